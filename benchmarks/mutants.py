@@ -40,7 +40,7 @@ from fedbo.privacy.aggregator import PrivateAggregator
 from fedbo.privacy.budget import PrivacyBudget
 from fedbo.privacy.receipt import DisclosedReceipt, PrivateReceipt
 from fedbo.settings.records import changed
-from fedbo.workers.worker_events import WorkerEvents
+from fedbo.workers.running import WorkerEvents
 from tests.random_studies.__main__ import Trial, tried
 from tests.random_studies.carrying_out import Hostings
 from tests.random_studies.promises import broken_by_kills, broken_hostings, broken_laws, start_ray

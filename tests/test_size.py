@@ -18,14 +18,14 @@ SLACK = 0.05  # a room that has become smaller by more than this share keeps the
 # Folders of the package, with their lines of Python. A folder does not count those of its own that stand here too.
 LINES = {
     ".": 633,
-    "actors": 2840,
+    "actors": 2855,
     "actors/evaluation": 1221,
     "actors/storage": 1965,
-    "algorithms": 2254,
+    "algorithms": 2251,
     "algorithms/admm": 946,
     "algorithms/bandits": 2257,
     "algorithms/collaborative": 692,
-    "algorithms/components": 2505,
+    "algorithms/components": 2530,
     "algorithms/learned_prior": 1207,
     "algorithms/private": 650,
     "analysis": 3965,
@@ -34,11 +34,11 @@ LINES = {
     "commands/watch": 402,
     "coordinator": 238,
     "coordinator/environment": 1424,
-    "coordinator/kernel": 2999,
+    "coordinator/kernel": 3000,
     "coordinator/logged": 680,
     "coordinator/runtime": 970,
     "execution": 2663,
-    "fast": 2453,
+    "fast": 2610,
     "figures": 1496,
     "figures/kinds": 931,
     "figures/page": 1659,
@@ -71,7 +71,7 @@ LINES = {
     "templates": 1,
     "testing": 879,
     "tuning": 3021,
-    "workers": 1958,
+    "workers": 1982,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
 MOST = {"all": 89248, "no room": 43415, "modules": 647}

@@ -36,13 +36,17 @@ class Letters:
 
 @dataclass(slots=True)
 class StepRequests:
-    """Plain requests to k different agents: nothing but `agent`, `step`, `lease`, `speaks` `(k,)`, and an inbox."""
+    """Plain requests to k different agents: nothing but `agent`, `step`, `lease`, `speaks` `(k,)`, and an inbox.
+
+    `ended (k,)` are the evaluations that ended, as in `StepRequest`, where these are scheduled one by one.
+    """
 
     agent: Ints
     step: Ints
     lease: Ints
     speaks: npt.NDArray[np.bool_]
     letters: Letters | None = None
+    ended: npt.NDArray[np.object_] | None = None
 
 
 @dataclass(slots=True)
@@ -66,7 +70,7 @@ class StepReports:
 Columns = TypeVar("Columns", StepRequests, StepReports)
 _NUMBERS = {StepRequests: ("agent", "step", "lease"), StepReports: ("agent", "step", "lease", "queries", "t_n", "pulled")}
 _USUAL: dict[type, Any] = {StepRequests: StepRequest(0, 0), StepReports: StepReport(0, 0, 0, None)}
-_OWN = {"inbox", "speaks", "payload"}
+_OWN = {"inbox", "speaks", "payload", "ended"}
 _UNUSUAL: dict[Any, Any] = {
     kind: attrgetter(*(one.name for one in fields(usual) if one.name not in {*_NUMBERS[kind], *_OWN}))
     for kind, usual in _USUAL.items()
@@ -84,7 +88,10 @@ def single_requests(requests: StepRequests) -> list[StepRequest]:
         for place, letter in zip(range(count) if letters.places is None else letters.places.tolist(), each, strict=True):
             inboxes[place] += (letter,)
     numbers = (requests.agent.tolist(), requests.step.tolist(), requests.lease.tolist())
-    return list(map(StepRequest, *numbers, inboxes, requests.speaks.tolist()))
+    found = list(map(StepRequest, *numbers, inboxes, requests.speaks.tolist()))
+    for request, ended in zip(found, () if requests.ended is None else requests.ended, strict=False):
+        request.ended = ended
+    return found
 
 
 def joint_requests(requests: Sequence[StepRequest]) -> StepRequests | None:
@@ -95,15 +102,18 @@ def joint_requests(requests: Sequence[StepRequest]) -> StepRequests | None:
     speaks = np.array([one.speaks for one in requests])
     counts = np.array([len(one.inbox) for one in requests])
     inbox = list(chain.from_iterable(one.inbox for one in requests))
+    ended = None
+    if any(one.ended is not None for one in requests):
+        ended = np.fromiter((one.ended for one in requests), object, len(requests))
     if not inbox:
-        return StepRequests(**numbers, speaks=speaks)
+        return StepRequests(**numbers, speaks=speaks, ended=ended)
     payload = stacked([letter.payload for letter in inbox])
     if payload is None:
         return None
     places = None if (counts == 1).all() else np.repeat(np.arange(len(requests)), counts)
     senders, steps = (np.array([getattr(letter, name) for letter in inbox]) for name in ("sender", "step"))
     letters = Letters(senders, steps, np.array([letter.sent for letter in inbox]), payload, places)
-    return StepRequests(**numbers, speaks=speaks, letters=letters)
+    return StepRequests(**numbers, speaks=speaks, letters=letters, ended=ended)
 
 
 def joint_and_single(requests: list[StepRequest]) -> tuple[StepRequests | None, list[StepRequest]]:
@@ -143,6 +153,7 @@ def rows_of(columns: Columns, places: npt.NDArray[Any]) -> Columns:
         some["payload"] = columns.payload and {name: array[places] for name, array in columns.payload.items()}
         return StepReports(**some)
     some["speaks"], letters = columns.speaks[places], columns.letters
+    some["ended"] = None if columns.ended is None else columns.ended[places]
     if letters is not None and letters.places is None and len(some["agent"]):
         payload = {name: array if len(array) == 1 else array[places] for name, array in letters.payload.items()}
         letters = Letters(letters.senders[places], letters.steps[places], letters.sent[places], payload)
@@ -359,7 +370,11 @@ def joined_requests(parts: Sequence[StepRequests]) -> list[StepRequests]:
         payload = {name: np.concatenate([own.payload[name] for own in letters]) for name in letters[0].payload}
         joint = Letters(senders, steps, sent, payload, None if all(counts) else np.concatenate(at))
     numbers = {name: np.concatenate([getattr(part, name) for part in parts]) for name in (*_NUMBERS[StepRequests], "speaks")}
-    return [StepRequests(**numbers, letters=joint)]
+    ended = None
+    if any(part.ended is not None for part in parts):
+        each = [np.full(len(part.agent), None) if part.ended is None else part.ended for part in parts]
+        ended = np.concatenate(each)
+    return [StepRequests(**numbers, letters=joint, ended=ended)]
 
 
 def _joined(parts: Sequence[Any]) -> StepReports | None:

@@ -133,7 +133,7 @@ class LiveHosts(Hosts, Protocol):
 
 _MOST = 128  # steps that are carried out together, at most
 _MANY = 24  # steps that are due together and gain little from others
-_ENOUGH = 0.02  # seconds that these may take
+_ENOUGH = 0.05  # seconds that these may take
 
 
 class InlineHosts(Hosts):

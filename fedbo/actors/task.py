@@ -224,11 +224,11 @@ class Task:
         policy, sends = self.policy, self.algorithm.sends
         if not self.overlaps or (policy.wait == "all" and (step == 0 or decided >= policy.most_pending)):
             return 1
-        rare = sends(0) and not sends(1)  # such a first message tells of all initial points
+        if step == 0 and (not t_n or (sends(0) and not sends(1))):  # a first message alone tells of all initial points
+            return 1
         own = self.budget_of(agent)
-        spent = step >= own.iterations or 0 < own.pulls <= used.pulled or used.time >= self.cost
-        drains = spent or (step == 0 and (rare or not t_n))
-        return 1 if drains else policy.most_pending
+        is_spent = step >= own.iterations or 0 < own.pulls <= used.pulled or used.time >= self.cost
+        return 1 if is_spent else policy.most_pending
 
 
 def reported_stopping(task: Task, folder: Path) -> Any:

@@ -326,7 +326,8 @@ class AnswerColumns(NamedTuple):
 class StateColumns(Protocol):
     """The states of many agents of a method in common arrays; `slots (k,)` are the rows of the agents that are meant.
 
-    Each function does for every agent what the method's function of this name does, with the same bits in any company.
+    Each function does for every agent what the method's function of this name does, with the same bits in any company. With a
+    function `pending(slots, points)`, points `(p, d)` of each agent, they also hold agents whose evaluations overlap.
     """
 
     def grow(self, count: int) -> None:
@@ -371,6 +372,9 @@ class StatelessColumns:
         return True
 
     def start(self, slots: Numbers) -> None:
+        """Do nothing."""
+
+    def pending(self, slots: Numbers, points: Sequence[Array]) -> None:
         """Do nothing."""
 
     def tell(self, slots: Numbers, counts: Numbers, x: Array, y: Array) -> None:

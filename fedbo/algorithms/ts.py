@@ -14,14 +14,7 @@ from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import several, surrogate
 from fedbo.algorithms.components.coordinates import FEW, LEARNED
-from fedbo.algorithms.components.draw_search import (
-    SCALARISATIONS,
-    Judge,
-    SearchBox,
-    best_of_draws,
-    make_judge,
-    unsuitable,
-)
+from fedbo.algorithms.components.draw_search import SCALARISATIONS, Judge, SearchBox, best_of_draws, make_judge, unsuitable
 from fedbo.algorithms.components.feature_columns import FeatureColumns, serves
 from fedbo.algorithms.components.inner_search import maximise_draw, maximise_typed_draw, projected
 from fedbo.algorithms.components.local_only import LocalOnly
@@ -124,12 +117,12 @@ class TS(Surrogate, LocalOnly):
         assert known.shared is not None
         # The factor of points under way or failed is not kept: observations may come in another order, or not at all.
         passing = known.waiting is not None or known is not state
-        omega, factor = self._weights(known, streams, keep=not passing)
+        omega, factor = self.weights(known, streams, keep=not passing)
         u = maximise_draw(message_function(known.shared, omega), known, self.coordinates, streams)
         kept = state if passing or factor is known.factor else state.grown(factor)
         return self.fresh(u, known, streams, "own"), kept
 
-    def _weights(self, state: LocalState, streams: Streams, keep: bool = True) -> tuple[Array, Array | None]:
+    def weights(self, state: LocalState, streams: Streams, keep: bool = True) -> tuple[Array, Array | None]:
         """Draw the weights `(m,)` of f_t ~ GP(mu, beta_t^2 sigma^2); return them with the factor to `keep` if any."""
         assert state.shared is not None
         rng, beta = streams.rng("own draw"), self._beta(state)
@@ -180,7 +173,7 @@ class TS(Surrogate, LocalOnly):
     def function(self, state: LocalState, streams: Streams) -> Draw:
         """Draw a function f_t ~ GP(mu, beta_t^2 sigma^2) in the surrogate's coordinates."""
         if state.shared is not None:
-            return message_function(state.shared, self._weights(state, streams, keep=state.waiting is None)[0])
+            return message_function(state.shared, self.weights(state, streams, keep=state.waiting is None)[0])
         assert state.hyper is not None
         beta, rng = self._beta(state), streams.rng("own draw")
         u, y = self.supposed(state)

@@ -49,7 +49,6 @@ def is_plain(task: Task) -> bool:
         and task.reported is None
         and task.history is None
         and not task.problem.pulls
-        and not task.overlaps
         and task.goals is None
         and task.cost == math.inf
     )
@@ -94,6 +93,7 @@ def agents_in_columns(
 ) -> AgentsInColumns | None:
     """Return the agents of a host, in columns while they are plain; None where the algorithm's steps never are."""
     from fedbo.fast.column_agents import ColumnAgents
+    from fedbo.fast.overlapping import OverlappingAgents
     from fedbo.fast.population import AgentsInColumns, states_of
     from fedbo.fast.slots import is_single
     from fedbo.fast.together import JointEvaluator
@@ -101,8 +101,8 @@ def agents_in_columns(
     states = states_of(task)
     if states is None and not is_single(task):
         return None
-    columns = ColumnAgents(task, states, JointEvaluator(task, evaluator, clock))
-    return AgentsInColumns(task, make, columns, usual and is_plain(task))
+    columns = (OverlappingAgents if task.overlaps else ColumnAgents)(task, states, JointEvaluator(task, evaluator, clock))
+    return AgentsInColumns(task, make, columns, usual and is_plain(task) and (not task.overlaps or hasattr(states, "pending")))
 
 
 def compile_routines() -> None:

@@ -14,6 +14,7 @@ from fedbo.actors.agent_state import AgentState, BestObservation, UncommittedSte
 from fedbo.actors.columns import Ints, StepReports, StepRequests, rows_of, single_reports
 from fedbo.actors.evaluation.step import StepResult
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
+from fedbo.actors.storage.rows import Row
 from fedbo.actors.task import StepReport, Task, objective_of
 from fedbo.algorithms.base import ORIGINS_IN_ORDER, AnswerColumns, Array, StateColumns
 from fedbo.algorithms.components.feature_columns import offsets
@@ -58,6 +59,11 @@ class ColumnAgents:
             self._objectives[slot] = objective_of(self._task.federation, number, world)
         return slots
 
+    def initial_count(self, number: int) -> int:
+        """Count the initial points of an agent."""
+        given = self._task.initial.get(number)
+        return self._task.budget_of(number).initial if given is None else len(given)
+
     def release(self, slot: int) -> None:
         """Free a slot."""
         self._free.append(slot)
@@ -77,7 +83,7 @@ class ColumnAgents:
         if not late.all():
             slots = slots[late]
             begun, ended = (None if times is None else times[late] for times in (begun, ended))
-        counts, first, made = of.queries[slots], of.row[slots], self.rows.all
+        counts, first, made = of.told[slots], of.row[slots], self.rows.all
         if begun is not None and ended is not None:
             self.rows.time(first, begun, ended)
         for query in range(int(counts.max())):  # the first of equal values is the best
@@ -166,22 +172,30 @@ class ColumnAgents:
 
     def _learn(self, requests: StepRequests, slots: Ints, counts: Ints, made: RowColumns) -> Flags:
         """Pass observations to the algorithm, and store them as rows that do not count yet; return the agents that fail."""
-        of, failed = self.of, np.zeros(len(slots), bool)
-        speaks = requests.speaks & np.array(list(map(self._sends, requests.step.tolist())), bool)
+        failed = np.zeros(len(slots), bool)
         if self.single is None:
             self.states.tell(slots, counts, made.u, made.value)
-        elif (failed := self.single.learn(slots, requests, counts, made, speaks)).any():
-            made, requests, speaks = made.take(~failed.repeat(counts)), rows_of(requests, ~failed), speaks[~failed]
+        elif (failed := self.single.learn(slots, requests, counts, made, self._speak(requests))).any():
+            made, requests = made.take(~failed.repeat(counts)), rows_of(requests, ~failed)
             slots, counts = slots[~failed], counts[~failed]
-        starts = counts.cumsum() - counts
-        of.step_before[slots], of.step[slots] = of.step[slots], requests.step
-        of.row[slots], of.queries[slots] = self.rows.append(made) + starts, counts
-        of.worst_before[slots] = of.worst[slots]
-        of.worst[slots] = np.fmin(of.worst[slots], np.minimum.reduceat(made.value, starts))
-        for name in ("evaluated", "pulled", "t_n"):
-            getattr(of, name)[slots] += counts
-        of.uncommitted[slots], of.speaks[slots] = True, speaks
+        self._enter(requests, slots, counts, made, counts)
         return failed
+
+    def _speak(self, requests: StepRequests) -> Flags:
+        """Return which steps end with a message."""
+        sends: Flags = requests.speaks & np.array(list(map(self._sends, requests.step.tolist())), bool)
+        return sends
+
+    def _enter(self, requests: StepRequests, slots: Ints, counts: Ints, made: RowColumns, told: Ints) -> None:
+        """Enter steps that decided on `counts (k,)` points and learned from `told (k,)` rows, which are those `made`."""
+        of = self.of
+        of.step_before[slots], of.step[slots] = of.step[slots], requests.step
+        of.row[slots], of.queries[slots], of.told[slots] = self.rows.append(made) + told.cumsum() - told, counts, told
+        of.worst_before[slots] = of.worst[slots]
+        np.fmin.at(of.worst, slots.repeat(told), made.value)
+        for name, more in (("evaluated", counts), ("pulled", counts), ("t_n", told)):
+            getattr(of, name)[slots] += more
+        of.uncommitted[slots], of.speaks[slots] = True, self._speak(requests)
 
     def reports(self, slots: Ints) -> StepReports | list[StepReport]:
         """Return the reports of the last steps, whose messages are written from the states after them."""
@@ -247,26 +261,26 @@ class ColumnAgents:
     def _result(self, slot: int) -> StepResult:
         """Return the evaluations of an agent's last step."""
         of = self.of
-        places = of.row[slot] + np.arange(of.queries[slot])
+        places = of.row[slot] + np.arange(of.told[slot])
         first = int(of.evaluated[slot] - of.queries[slot])
-        queries, records = [], []
-        for row in self.rows.all.take(places).rows(self._task.phase):
-            query = Query(row.agent, first + row.query, row.query, np.array(row.x), row.u)
-            query.phase, query.step, query.origin = row.phase, row.step, row.origin
-            queries.append(query)
-            records.append(EvaluationRecord(row.agent, query.number, row.x, row.outcome))
+        rows = self.rows.all.take(places).rows(self._task.phase)
+        queries = [query_of(row, first + row.query) for row in rows]
+        pairs = zip(queries, rows, strict=True)
+        records = [EvaluationRecord(row.agent, one.number, row.x, row.outcome) for one, row in pairs]
+        for record, row in zip(records, rows, strict=True):
+            record.started, record.finished = row.started, row.finished
         return StepResult(tuple(queries), tuple(records))
 
     def _turn(self, slots: Ints, forth: bool) -> None:
         """Undo the last steps of agents, which are not committed, or do them again."""
         of = self.of
-        counts, step, worst = of.queries[slots], of.step[slots], of.worst[slots]
+        counts, told, step, worst = of.queries[slots], of.told[slots], of.step[slots], of.worst[slots]
         asked = (of.step_before[slots] if forth else step) > 0
-        for name in ("evaluated", "pulled", "t_n"):
-            getattr(of, name)[slots] += counts if forth else -counts
+        for name, more in (("evaluated", counts), ("pulled", counts), ("t_n", told)):
+            getattr(of, name)[slots] += more if forth else -more
         of.step[slots], of.step_before[slots] = of.step_before[slots], step
         of.worst[slots], of.worst_before[slots] = of.worst_before[slots], worst
-        self.states.turn(slots, counts, asked, forth)
+        self.states.turn(slots, told, asked, forth)
 
     def save(self, slots: Ints) -> SavedColumns:
         """Return the committed states of agents as plain data."""
@@ -289,9 +303,17 @@ class ColumnAgents:
         """Remove and return the committed rows by agent; `slots` are those of all agents."""
         of = self.of
         late = slots[of.uncommitted[slots]]
-        found = self.rows.take_kept(np.repeat(of.row[late], of.queries[late]) + offsets(of.queries[late]))
-        of.row[late] = np.cumsum(of.queries[late]) - of.queries[late]
+        told = of.told[late]
+        found = self.rows.take_kept(np.repeat(of.row[late], told) + offsets(told))
+        of.row[late] = np.cumsum(told) - told
         return found
+
+
+def query_of(row: Row, number: int) -> Query:
+    """Return the query of an evaluation with this number."""
+    query = Query(row.agent, number, row.query, np.array(row.x), row.u)
+    query.phase, query.step, query.origin = row.phase, row.step, row.origin
+    return query
 
 
 def _answers(requests: StepRequests) -> AnswerColumns | None:

@@ -91,7 +91,7 @@ class AgentsInColumns(HostedAgents):
     def _settle(self) -> None:
         """Commit what is to be committed."""
         commits, self._commits = self._commits, []
-        usual = []
+        usual, untimed = [], []
         for commit in commits:
             if isinstance(commit, CommitColumns):
                 self.commit_each(*commit)
@@ -101,8 +101,12 @@ class AgentsInColumns(HostedAgents):
                 self.objects[agent].commit(times)
             elif len(times) == 2:
                 usual.append((slot, *times))
-            else:
+            elif times:
                 self.columns.commit_one(slot, times)
+            else:
+                untimed.append(slot)
+        if untimed:
+            self.columns.commit(np.array(untimed))
         if usual:
             slots, begun, ended = np.array(usual).T
             self.columns.commit(slots.astype(np.int64), begun, ended)
@@ -134,23 +138,24 @@ class AgentsInColumns(HostedAgents):
         """Assign a slot to each agent that may have one; return which have."""
         if not self.serves or (self.columns.single is not None and self.columns.single.says_more):
             return np.zeros(len(requests.agent), bool)
-        new, left = [], self._slot[requests.agent] < 0
+        told = np.zeros(len(requests.agent), bool)
+        if requests.ended is not None and not self._task.overlaps:  # such steps are not requested when they begin
+            told = np.array([ended is not None for ended in requests.ended])
+        new, left = [], (self._slot[requests.agent] < 0) & ~told
         for place in left.nonzero()[0].tolist():
             number, step = int(requests.agent[place]), int(requests.step[place])
             if number not in self._targets:
                 continue
             if number in self.objects or number in self.objects.settled:
                 self._put_back(number)
-            elif step == 0:
-                given = self._task.initial.get(number)
-                if (self._task.budget_of(number).initial if given is None else len(given)) > 0:
-                    new.append(number)
+            elif step == 0 and self.columns.initial_count(number) > 0:
+                new.append(number)
         if new:
             self._slot[new] = self.columns.start(new)
         slots = self._slot[requests.agent]
         here = slots >= 0
         here[here] = (requests.step[here] == 0) | (self.columns.of.t_n[slots[here]] > 0)
-        return here
+        return here & ~told
 
     def _put_back(self, number: int) -> None:
         """Store an agent in the columns again, if nothing about it is unusual."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -42,6 +43,16 @@ class RowColumns:
         """Return columns without rows."""
         points, numbers, times = np.empty((0, dim)), np.empty(0, np.int32), np.empty(0)
         return cls(numbers, numbers, numbers, np.empty(0, np.int8), points, points, times, times, numbers, times, times)
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], dim: int) -> RowColumns:
+        """Return rows as columns, without times and `t_n`."""
+        found = cls.empty(dim)
+        for name in ("agent", "step", "query", "x", "u") if rows else ():
+            setattr(found, name, np.array([getattr(row, name) for row in rows]))
+        found.origin = np.array([ORIGINS_IN_ORDER.index(row.origin) for row in rows], np.int8)
+        found.value, found.score = (np.array([getattr(row.outcome, name) for row in rows]) for name in ("value", "score"))
+        return found
 
     def __len__(self) -> int:
         return len(self.agent)

@@ -39,14 +39,15 @@ class SavedColumns(NamedTuple):
 Flags = npt.NDArray[np.bool_]
 KEPT = SavedColumns._fields[:-1]
 _FLOATS = ("worst", "worst_before", "best", "best_score")
-_INTS = ("number", "step", "step_before", "lease", "evaluated", "pulled", "t_n", "best_step", "queries", "row")
+_INTS = ("number", "step", "step_before", "lease", "evaluated", "pulled", "t_n", "best_step", "queries", "told", "row")
 _FLAGS = ("uncommitted", "speaks", "touched")
 
 
 class Slots:
     """Numbers of the agents in columns, each `(s,)`.
 
-    - `queries`: points of the last step; `row`: its first row. `uncommitted`: whether it counts only when it is committed.
+    - `queries`: points of the last step; `told`: observations that it learned from; `row`: the first row of these.
+    - `uncommitted`: whether the last step counts only when it is committed.
     - `step_before`, `worst_before`: `step` and `worst` before the last step.
     - `touched`: whether it changed since the last snapshot.
 
@@ -62,6 +63,7 @@ class Slots:
     t_n: Ints
     best_step: Ints
     queries: Ints
+    told: Ints
     row: Ints
     worst: Array
     worst_before: Array

@@ -78,6 +78,7 @@ class AgentEvaluations:
     - `paused`: those that wait at a rung, now; `paused_before` at the decision of the present step, `paused_saved` at the last
       checkpoint.
     - `spent`: the time of the agent's evaluations, with those of the present step that it knows.
+    - `times`: the start and the end of the present step's only evaluation, where its agent is not told.
     """
 
     waiting: dict[Key, PendingEvaluation] = field(default_factory=dict)
@@ -95,6 +96,7 @@ class AgentEvaluations:
     paused_before: dict[Key, PendingEvaluation] = field(default_factory=dict)
     paused_saved: dict[Key, PendingEvaluation] = field(default_factory=dict)
     spent: float = 0.0
+    times: tuple[float, ...] = ()
 
     def forget(self, step: int) -> None:
         """Forget the decisions of a step, which begins again."""
@@ -118,7 +120,12 @@ class AgentEvaluations:
         self.waiting = {key: one for key, one in self.waiting.items() if key not in again}
         self.running = {key: one for key, one in self.running.items() if key not in again}
 
-    def left(self, told: int) -> list[EvaluationRequest]:
-        """List the pending evaluations of an agent that knows the first `told` ends."""
-        running = (one for one in self.running.values() if not one.held)
-        return [one.request for one in (*self.ended[told:], *running, *self.waiting.values())]
+    def left(self) -> list[EvaluationRequest]:
+        """List the pending evaluations of an agent that knows of no end."""
+        running = [one for one in self.running.values() if not one.held]
+        return [one.request for one in (*self.ended, *running, *self.waiting.values())]
+
+    def count(self, told: int) -> int:
+        """Count the pending evaluations of an agent that knows the first `told` ends."""
+        held = sum([one.held for one in self.running.values()])
+        return len(self.ended) - told + len(self.running) - held + len(self.waiting)

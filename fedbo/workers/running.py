@@ -1,14 +1,33 @@
-"""Running evaluations: on the places of their agents, or on the workers of a cluster."""
+"""Running evaluations, on the places of their agents or the workers of a cluster, and the events of these workers."""
 
 from __future__ import annotations
 
 import math
 
 from fedbo.actors.task import Task
+from fedbo.algorithms.streams import COORDINATOR, Streams
+from fedbo.coordinator.environment.availability import Ascending
 from fedbo.coordinator.environment.durations import Evaluations, StepDurations
-from fedbo.coordinator.kernel.events import After, Effect, EvaluationEnded, PlacementDue
+from fedbo.coordinator.environment.faults import Plan, Preemption, fault_times
+from fedbo.coordinator.kernel.events import (
+    After,
+    Effect,
+    EvaluationEnded,
+    PlacementDue,
+    WorkerPreempted,
+    WorkerReturned,
+    WorkersChanged,
+)
 from fedbo.coordinator.kernel.state import AgentRecord, CoreState
-from fedbo.coordinator.logged.agents import EvaluationPlaced, EvaluationPreempted, EvaluationReleased
+from fedbo.coordinator.logged.agents import (
+    ClassJoined,
+    ClassLeft,
+    EvaluationPlaced,
+    EvaluationPreempted,
+    EvaluationReleased,
+    WorkerRestored,
+    WorkerTaken,
+)
 from fedbo.coordinator.logged.kinds import EventLine
 from fedbo.workers.pending import EvaluationRequest, PendingEvaluation
 from fedbo.workers.placement import Job, WorkerPool
@@ -45,7 +64,6 @@ class RunningEvaluations:
         """Begin the evaluations that have waited longest, or queue them for a worker, as long as there are places."""
         effects: list[Effect] = []
         found = agent.evaluations
-        assert found is not None
         while found.waiting and len(found.running) < self._places and not agent.interruptions:
             key = next(iter(found.waiting))
             one = found.running[key] = found.waiting.pop(key)
@@ -76,7 +94,6 @@ class RunningEvaluations:
         state.cluster.is_due = False
         for number, key, worker, _ in self.pool.serve(state.cluster):
             agent = state.agents[number]
-            assert agent.evaluations is not None
             one = agent.evaluations.running[key]
             one.worker = worker
             self._log.append(EvaluationPlaced(now, number, step=key[0], query=key[1], worker=worker, queued_at=one.queued))
@@ -107,7 +124,6 @@ class RunningEvaluations:
     def go_on(self, state: CoreState, agent: AgentRecord, one: PendingEvaluation, fidelity: int, now: float) -> list[Effect]:
         """Continue a held evaluation to the next rung, on its place; one that lost its place waits."""
         found = agent.evaluations
-        assert found is not None
         after = self.segment(one.request._replace(since=one.request.fidelity, fidelity=fidelity), one.length, False)
         held = found.running.get(one.key)
         if held is None:
@@ -124,7 +140,6 @@ class RunningEvaluations:
 
     def run(self, agent: AgentRecord, one: PendingEvaluation, now: float) -> list[Effect]:
         """Run an evaluation from now on, at the agent's pace unless it has a worker."""
-        assert agent.evaluations is not None
         agent.evaluations.leases += 1
         one.since, one.lease = now, agent.evaluations.leases
         if agent.interruptions and one.worker < 0:
@@ -155,7 +170,6 @@ class RunningEvaluations:
         assert self.pool is not None
         for number, step, point in jobs:
             agent = state.agents[number]
-            assert agent.evaluations is not None
             one, worker = agent.evaluations.running[step, point], agent.evaluations.running[step, point].worker
             self._log.append(EvaluationPreempted(now, number, step, point, worker))
             if one.held:
@@ -200,3 +214,67 @@ class RunningEvaluations:
         for one in slowed:
             one.remaining = max(0.0, one.remaining - (now - one.since) * before)
         return [effect for one in slowed for effect in self.run(agent, one, now)]
+
+
+class WorkerEvents:
+    """The events of workers: those of their classes, and the preemptions of the fault plan."""
+
+    def __init__(self, evaluations: RunningEvaluations, plan: Plan, streams: Streams, log: list[EventLine]) -> None:
+        assert evaluations.pool is not None
+        self._evaluations, self._pool, self._log = evaluations, evaluations.pool, log
+        self._streams = streams.of(COORDINATOR)
+        self._faults = {place: fault for place, fault in enumerate(plan) if isinstance(fault, Preemption)}
+        self._times: dict[tuple[int, int], Ascending] = {}
+
+    def start(self) -> list[Effect]:
+        """Schedule when classes join and leave, and the first preemption of each worker."""
+        effects: list[Effect] = []
+        for number, one in enumerate(self._pool.model.classes):
+            effects += [After(one.joins, WorkersChanged(number, True))] if one.joins > 0 else []
+            effects += [After(one.leaves, WorkersChanged(number, False))] if one.leaves < math.inf else []
+        for place, fault in self._faults.items():
+            for worker in self._pool.workers_of(fault.workers):
+                effects += self._schedule(place, worker, 0, 0.0)
+        return effects
+
+    def _schedule(self, place: int, worker: int, number: int, now: float) -> list[Effect]:
+        event = WorkerPreempted(place, worker, number)
+        time = self.time_of(event)
+        return [] if time == math.inf else [After(time - now, event)]
+
+    def time_of(self, event: WorkerPreempted) -> float:
+        """Return when a worker is taken away for the event's time; infinity if never."""
+        key = place, worker = event.fault, event.worker
+        if key not in self._times:
+            streams, fault = self._streams.at(worker), self._faults[place]
+            self._times[key] = Ascending(lambda: streams.times(f"preemption {place}", lambda rng: fault_times(fault, rng)))
+        return self._times[key].at(event.number)
+
+    def changed(self, state: CoreState, event: WorkersChanged, now: float) -> list[Effect]:
+        """Process a class of workers that joins, or leaves for good."""
+        name = self._pool.model.classes[event.group].name
+        workers = self._pool.workers_of(name)
+        self._log.append(ClassJoined(now, name) if event.joins else ClassLeft(now, name))
+        effects: list[Effect] = []
+        for worker in workers:
+            effects += self._evaluations.joined(state, worker) if event.joins else self._leave(state, worker, None, now)
+        return effects
+
+    def preempted(self, state: CoreState, event: WorkerPreempted, now: float) -> list[Effect]:
+        """Remove a worker, for a while or for good, and schedule its next preemption."""
+        place, worker, number = event
+        fault = self._faults[place]
+        self._log.append(WorkerTaken(now, worker, self._pool.class_of(worker).name))
+        effects = self._leave(state, worker, fault.checkpoint, now)
+        if fault.duration is None:
+            return effects
+        effects.append(After(fault.duration, WorkerReturned(place, worker)))
+        return effects + self._schedule(place, worker, number + 1, now)
+
+    def returned(self, state: CoreState, event: WorkerReturned, now: float) -> list[Effect]:
+        """Return a preempted worker to service."""
+        self._log.append(WorkerRestored(now, event.worker, self._pool.class_of(event.worker).name))
+        return self._evaluations.joined(state, event.worker)
+
+    def _leave(self, state: CoreState, worker: int, checkpoint: float | None, now: float) -> list[Effect]:
+        return self._evaluations.preempted(state, self._pool.leave(state.cluster, worker), checkpoint, now)

@@ -11,6 +11,7 @@ Then all running evaluations begin again, except those that the agent has forgot
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from fedbo.actors.task import BudgetUse, DecisionSize, EvaluationEnd, RungVerdict, StepReport
@@ -28,15 +29,14 @@ from fedbo.coordinator.kernel.events import (
     WorkersChanged,
 )
 from fedbo.coordinator.kernel.rules import Rules
-from fedbo.coordinator.kernel.state import AgentRecord, CoreState
+from fedbo.coordinator.kernel.state import AgentRecord, AgentStep, CoreState
 from fedbo.coordinator.kernel.step_scheduler import Handler, StepEvaluations
 from fedbo.coordinator.logged.agents import EvaluationPromoted, RungReached, Verdict
 from fedbo.coordinator.logged.kinds import EventLine
 from fedbo.settings.records import changed
 from fedbo.workers.pending import DECISION, AgentEvaluations, EvaluationRequest, PendingEvaluation
 from fedbo.workers.placement import WorkerPool
-from fedbo.workers.running import RunningEvaluations
-from fedbo.workers.worker_events import WorkerEvents
+from fedbo.workers.running import RunningEvaluations, WorkerEvents
 
 
 class RungVerdicts:
@@ -48,7 +48,6 @@ class RungVerdicts:
     def carry_out(self, state: CoreState, agent: AgentRecord, report: StepReport, told: int, now: float) -> list[Effect]:
         """Carry out an agent's verdicts on the first `told` ends that have not been carried out yet, end by end."""
         found = agent.evaluations
-        assert found is not None
         effects, said = list[Effect](), dict[int, list[RungVerdict]]()
         for verdict in report.verdicts:
             said.setdefault(verdict.end, []).append(verdict)
@@ -66,7 +65,6 @@ class RungVerdicts:
     ) -> list[Effect]:
         """Continue an evaluation from its rung, or free its place."""
         found, (step, point) = agent.evaluations, one.key
-        assert found is not None
         ended: Verdict = "end" if one.in_time and not one.held else "failed"
         what = ended if verdict is None or verdict.what == "promote" else verdict.what
         fidelity = one.request.fidelity if one.in_time else one.request.since  # its time limit cuts it off between two rungs
@@ -83,7 +81,6 @@ class RungVerdicts:
     def _promote(self, agent: AgentRecord, verdict: RungVerdict, now: float) -> None:
         """Queue a paused evaluation for a place to continue."""
         found = agent.evaluations
-        assert found is not None
         one = found.paused.pop((verdict.step, verdict.point))
         request = one.request._replace(since=one.request.fidelity, fidelity=verdict.fidelity)
         found.waiting[one.key] = self._running.segment(request, one.length, resumed=True)
@@ -105,6 +102,9 @@ class EvaluationScheduler(StepEvaluations):
     def __init__(self, rules: Rules, durations: StepDurations) -> None:
         task, model = rules.task, rules.environment.cluster
         self._task, self._durations, self._stopping = task, durations, task.stopping
+        policy = task.policy
+        is_simple = policy.retries == 0 and policy.time_limit is None and task.cost == math.inf
+        self._needs_ends = task.overlaps or task.stopping is not None or not is_simple
         self._pool = None if model is None else WorkerPool(model)
         self.running = RunningEvaluations(task, durations, self._pool, rules.log)
         self._rungs = RungVerdicts(self.running, rules.log)
@@ -137,21 +137,42 @@ class EvaluationScheduler(StepEvaluations):
         step, number = agent.current, agent.step
         assert step is not None
         found = agent.evaluations = agent.evaluations or AgentEvaluations()
-        found.forget(number)
+        if step.timed:
+            found.forget(number)
+        found.heard, found.asked, found.paused_before = 0, None, dict(found.paused)
+        if choice.queries == 1 and not self._needs_ends and step.order is not None:
+            step.order.ended = None  # whenever its evaluation ends, the step is the same
         costs, pulls = choice.costs or (1.0,) * choice.queries, choice.pulls or (1,) * choice.queries
         asked = [EvaluationRequest(number, point, costs[point], pulls[point]) for point in range(choice.queries)]
-        asked = [self._first(agent, one) for one in asked]
-        found.paused_before = dict(found.paused)
-        decided = [self.running.with_length(agent, one, again=step.timed) for one in asked]
+        decided = [self.running.with_length(agent, self._first(agent, one), again=step.timed) for one in asked]
         thought = self._durations.thought(agent.number, agent.t_n)
         step.begun, step.timed, step.segments = now, True, (thought, *(one.length for one in decided))
-        found.pending, found.pulled = len(found.left(0)) + len(decided), agent.pulled + sum(pulls)
+        found.pending, found.pulled = found.count(0) + len(decided), agent.pulled + sum(pulls)
         found.spent = agent.spent
         if not thought:
-            return self._queue(state, agent, decided, now)
+            effects = self._queue(state, agent, decided, now)
+            if step.order is not None and step.order.ended is not None:
+                step.order.ended = self._foreseen(agent, found)
+            return effects
         found.decided, found.deciding = decided, PendingEvaluation(EvaluationRequest(number, DECISION), thought)
         found.deciding.remaining = thought
         return self.running.run(agent, found.deciding, now)
+
+    def _foreseen(self, agent: AgentRecord, found: AgentEvaluations) -> tuple[EvaluationEnd, ...]:
+        """Return the ends with which a step that has just begun will be over, if nothing interrupts its agent.
+
+        Its request is complete then when it is made. Where nobody knows yet, these are the ends so far.
+        """
+        pending, ends = len(found.running) + len(found.waiting), [_end(one) for one in found.ended]
+        used = BudgetUse(found.pulled, found.spent)
+        left = pending + 1 - self._task.least_pending(agent.number, agent.step, found.pending, agent.t_n + 1, used)
+        left = max(left, 1) if not agent.t_n and not ends else left
+        is_known = 0 < left <= len(found.running) and (left == 1 or not found.waiting)
+        if is_known and self._pool is None and self._stopping is None:
+            coming = [(one.since + one.remaining / agent.pace, one.lease, one) for one in found.running.values()]
+            coming.sort(key=lambda each: each[:2])
+            ends += [_end(one)._replace(finished=time) for time, _, one in coming if time <= coming[left - 1][0]]
+        return tuple(ends)
 
     def _first(self, agent: AgentRecord, request: EvaluationRequest) -> EvaluationRequest:
         """Restrict a request to its first segment, where evaluations may stop early."""
@@ -162,7 +183,6 @@ class EvaluationScheduler(StepEvaluations):
 
     def _queue(self, state: CoreState, agent: AgentRecord, more: list[PendingEvaluation], now: float) -> list[Effect]:
         """Queue evaluations for a place, and begin those that have one."""
-        assert agent.evaluations is not None
         agent.evaluations.waiting.update((one.key, one) for one in more)
         return self.running.begin(state, agent, now) + self._due(agent)
 
@@ -193,15 +213,13 @@ class EvaluationScheduler(StepEvaluations):
     def _due(self, agent: AgentRecord) -> list[Effect]:
         """Ask the agent whether its step is over, once per instant; only the agent knows which evaluations failed."""
         step, found = agent.current, agent.evaluations
-        assert found is not None
         if step is None or not step.segments or agent.interruptions or found.deciding is not None or found.asked is not None:
             return []
         # At least one of those that it has not been told of may have succeeded.
         t_n = agent.t_n + (len(found.ended) > found.heard)
         pending = len(found.running) + len(found.waiting)
         unheard = found.ended[found.heard :]
-        at_rung = any(one.held for one in unheard)
-        spent = found.spent
+        at_rung, spent = any([one.held for one in unheard]), found.spent
         for one in unheard:  # summed as the agent does, to the last bit
             spent += 0.0 if one.held else one.finished - one.begun
         used = BudgetUse(found.pulled, spent)
@@ -217,7 +235,12 @@ class EvaluationScheduler(StepEvaluations):
         if event.lease != agent.lease or step is None or step.order is None or found is None:
             return []
         found.asked = len(found.ended)
+        if step.order.ended is None and not self._needs_ends:
+            found.times = found.ended[0].begun, found.ended[0].finished
+            return [After(0.0, Finished(agent.number, agent.lease))]
         ended = tuple([_end(one) for one in found.ended])
+        if ended == step.order.ended:
+            return [After(0.0, Finished(agent.number, agent.lease))]
         agent.lease += 1
         step.order = changed(step.order, lease=agent.lease, ended=ended)
         return [step.order, After(0.0, Finished(agent.number, agent.lease))]
@@ -225,26 +248,29 @@ class EvaluationScheduler(StepEvaluations):
     def taken(self, state: CoreState, agent: AgentRecord, report: StepReport, now: float) -> tuple[bool, list[Effect]]:
         """Begin the evaluations again that an agent reports as failed; return whether its step is over, and the effects."""
         found = agent.evaluations
-        assert found is not None and found.asked is not None
         told, found.asked, found.spent = found.asked, None, report.spent
         effects = [] if self._stopping is None else self._rungs.carry_out(state, agent, report, told, now)
-        known = {one.key: one.request for one in found.ended[:told]}
-        since = {one.key for one in found.ended[told:]}
-        failed = [key for key in report.again if key not in found.running and key not in found.waiting and key not in since]
-        again = [self.running.with_length(agent, self._first(agent, known[key]), again=True) for key in failed]
-        found.waiting.update((one.key, one) for one in again)
+        if report.again:
+            known, since = ({one.key: one.request for one in some} for some in (found.ended[:told], found.ended[told:]))
+            failed = [key for key in report.again if key not in found.running and key not in found.waiting and key not in since]
+            again = [self.running.with_length(agent, self._first(agent, known[key]), again=True) for key in failed]
+            found.waiting.update((one.key, one) for one in again)
         effects += self.running.begin(state, agent, now)
         used = BudgetUse(found.pulled, found.spent)
-        if len(found.left(told)) < self._task.least_pending(agent.number, agent.step, found.pending, report.t_n, used):
+        if found.count(told) < self._task.least_pending(agent.number, agent.step, found.pending, report.t_n, used):
             found.ended, found.heard = found.ended[told:], 0
             return True, effects
         found.heard = told
         return False, effects + self._due(agent)
 
+    def times(self, agent: AgentRecord, step: AgentStep, now: float) -> tuple[float, ...]:
+        """Return the start and the end of a step's only evaluation, of which its agent was not told."""
+        return agent.evaluations.times if step.order is not None and step.order.ended is None else ()
+
     def save(self, agent: AgentRecord) -> None:
         """Save an agent's pending evaluations with its checkpoint."""
         if agent.evaluations is not None:
-            agent.evaluations.saved = tuple(agent.evaluations.left(0))
+            agent.evaluations.saved = tuple(agent.evaluations.left())
             agent.evaluations.paused_saved = dict(agent.evaluations.paused)
 
     def interrupt(self, state: CoreState, agent: AgentRecord, now: float, void: bool) -> list[Effect]:

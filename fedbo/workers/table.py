@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from fedbo.algorithms.base import Overlapping
 from fedbo.coordinator.environment.faults import Preemption
 from fedbo.settings.errors import SettingError, unknown
 from fedbo.study.base import Name, Positive, RoomTable, Table
@@ -66,9 +67,7 @@ class ClusterTable(Table, RoomTable):
     @classmethod
     def combinations(cls, study: Any) -> Iterator[SettingError]:
         """Yield the errors of overlapping evaluations, and those in the combination of a cluster with the rest of its study."""
-        from fedbo.workers.checks import invalid_overlap
-
-        yield from invalid_overlap(study)
+        yield from _invalid_overlap(study)
         cluster = study.cluster
         if cluster is None:
             return
@@ -151,3 +150,37 @@ def _preemptions(study: Any, cluster: ClusterTable) -> Iterator[SettingError]:
         fault = table.make()
         if isinstance(fault, Preemption) and fault.workers not in known:
             yield SettingError(("fault", number, "workers"), unknown("class of workers", fault.workers, known))
+
+
+def _invalid_overlap(study: Any) -> Iterator[SettingError]:
+    """Yield errors for resources, and for overlapping evaluations in real time with settings that need sequential ones."""
+    from fedbo.study.agents.histories import history_sources
+
+    policy = study.evaluation.make()
+    if not policy.overlaps:
+        return
+    key = "parallel" if policy.parallel > 1 else "prefetch" if policy.prefetch else "resources"
+    count = study.federation().n_agents
+    if len(policy.resources) not in (0, 1, count):
+        yield SettingError(("evaluation", "resources"), f"must be one table for all agents, or one table for each of {count}")
+    if study.timing.clock != "wall":
+        if policy.resources and study.cluster is None:
+            yield SettingError(
+                ("evaluation", "resources"), 'require workers; add a [cluster], set [timing] clock = "wall", or remove them'
+            )
+        return
+    if study.fault:
+        words = 'cannot be combined with a fault plan in real time; remove one of them, or set [timing] clock = "virtual"'
+        yield SettingError(("evaluation", key), words)
+    if study.budget.pulls:
+        yield SettingError(("evaluation", key), "requires a budget of decisions; set [budget] iterations instead of pulls")
+    if any(not source.table.warm_start for source in history_sources(study)):
+        yield SettingError(("evaluation", key), "cannot be combined with [agents.history]; remove one of them")
+    if study.objective.noise:
+        yield SettingError(("evaluation", key), "cannot be combined with added noise; remove noise")
+    for number, table in enumerate(study.algorithm):
+        made = table.make()
+        if policy.most_pending > 1 and not (made.queries == 1 and isinstance(made, Overlapping)) or table.centralised:
+            alone = f"[evaluation] {key} = {0 if key == 'prefetch' else 1}"
+            remedy = f"cannot choose a point while others are pending; set {alone}, or use ts, fts, gp_ei or gp_ucb"
+            yield SettingError(("algorithm", number, "name"), remedy)

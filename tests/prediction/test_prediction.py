@@ -13,7 +13,7 @@ from worlds import cluster_run, draw_cluster, draw_exchange, exchange_lines, exc
 from fedbo.coordinator.kernel import event_queue, fault_injection
 from fedbo.coordinator.kernel.network import Network
 from fedbo.coordinator.kernel.server import Server
-from fedbo.workers.worker_events import WorkerEvents
+from fedbo.workers.running import WorkerEvents
 
 ROUNDING = 1e-9  # workers in step end evaluations of one length together, or by rounding one after the other
 LONG = pytest.param(1000, marks=pytest.mark.long)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.algorithms.base import ORIGINS_IN_ORDER, AnswerColumns, Array, Payload, Problem
-from fedbo.algorithms.components.coordinates import distances, from_coordinates, to_coordinates
+from fedbo.algorithms.components.coordinates import distance, distances, from_coordinates, to_coordinates
 from fedbo.algorithms.components.inner_search import maximise_in_cube
 from fedbo.algorithms.components.same_features import shared_features
 from fedbo.algorithms.components.schedules import Schedule, probability
@@ -52,6 +52,9 @@ class SamplingSettings(Protocol):
     def standardise(self) -> bool: ...
     @property
     def beta(self) -> float | str: ...
+
+    def weights(self, state: Any, streams: Streams, keep: bool) -> tuple[Array, Array | None]:
+        """Return the weights `(m,)` of a draw from one agent's posterior, and the factor to keep."""
 
 
 class FederatedRules(Protocol):
@@ -148,6 +151,7 @@ class FeatureColumns:
         self._room = min(problem.initial + _MORE, self._budget)  # not all: agents that are rarely asked never need it
         self.u, self.y, self.n = np.empty((0, 0, problem.dim)), np.empty((0, 0)), np.zeros(0, np.int64)
         self._factors = [Factors(own.features)]
+        self._waiting = dict[int, Array]()  # the points under way, in coordinates, for the next decisions
 
     def grow(self, count: int) -> None:
         """Make room for `count` agents."""
@@ -177,14 +181,35 @@ class FeatureColumns:
 
     def ask(self, slots: Numbers, streams: StreamBlock, answers: AnswerColumns | None) -> tuple[Array, Codes]:
         """Maximise a draw from each agent's posterior; replace an evaluated point by a uniform one."""
-        normals = streams.normals("own draw", normals_for(self.n[slots], self.own.features))
-        omega, _ = self._factors[0].draw(self, slots, self.models, float(self.own.beta), normals)
+        if self._waiting and (waits := np.array([slot in self._waiting for slot in slots.tolist()])).any():
+            omega = np.empty((len(slots), self.own.features))
+            omega[~waits] = self._weights(slots[~waits], streams[~waits])
+            for place, own in zip(waits.nonzero()[0].tolist(), streams[waits], strict=True):
+                slot = slots.item(place)
+                state = changed(FeatureColumns.state(self, slot), waiting=self._waiting[slot])
+                omega[place], _ = self.own.weights(state, own, keep=False)
+        else:
+            omega = self._weights(slots, streams)
         u = maximise_in_cube(self.shared, omega, streams)
         return self.unrepeated(u, self.away(slots, u), streams, OWN)
 
+    def _weights(self, slots: Numbers, streams: StreamBlock) -> Array:
+        """Return the weights `(k, m)` of a draw from each agent's posterior."""
+        normals = streams.normals("own draw", normals_for(self.n[slots], self.own.features))
+        return self._factors[0].draw(self, slots, self.models, float(self.own.beta), normals)[0]
+
+    def pending(self, slots: Numbers, points: Sequence[Array]) -> None:
+        """Note the points `(p, d)` of each agent that are being evaluated, for its next decision."""
+        there = zip(slots.tolist(), points, strict=True)
+        self._waiting = {slot: to_coordinates(x, self.own.coordinates) for slot, x in there if len(x)}
+
     def away(self, slots: Numbers, u: Array) -> Array:
-        """Return the distance of each point `u (k, d)` to the agent's nearest evaluated one."""
-        return distances(self.u.reshape(-1, self.dim), slots * self.u.shape[1], self.n[slots], u)
+        """Return the distance of each point `u (k, d)` to the agent's nearest one that is, or is being, evaluated."""
+        found = distances(self.u.reshape(-1, self.dim), slots * self.u.shape[1], self.n[slots], u)
+        for place, slot in enumerate(slots.tolist()) if self._waiting else ():
+            if slot in self._waiting:
+                found[place] = min(found[place], distance(self._waiting[slot], u[place]))
+        return found
 
     def unrepeated(self, u: Array, away: Array, streams: StreamBlock, origin: int) -> tuple[Array, Codes]:
         """Return the points `(k, d)` of the cube with these coordinates, and origins; uniform ones for evaluated points."""

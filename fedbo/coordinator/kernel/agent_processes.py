@@ -29,7 +29,7 @@ class AgentProcesses:
         self._absence = absences(lambda agent: rules.environment.of(agent).availability, rules.task.streams)
         self._always_there = all(never_before_steps(models.availability) for models in rules.environment.groups())
         self._synchronous, self._real_time = rules.is_synchronous, rules.environment.is_real_time
-        self._evaluations, self._one_by_one = scheduler.evaluations, scheduler.evaluations.one_by_one
+        self._evaluations = scheduler.evaluations
         self._sends, self._log, self._targets = rules.algorithm.sends, rules.log, rules.targets
         self._iterations, self._budget_of = rules.problem.iterations, rules.task.budget_of
         self._checkpoint, self._idles, self._cost = rules.task.checkpoint, rules.idles, rules.task.cost
@@ -60,11 +60,9 @@ class AgentProcesses:
         if agent.lease != event.lease or step is None:
             self._log.append(ReportDiscarded(now, agent.number, report.step))
             return []
-        effects: list[Effect] = []
-        if self._one_by_one:
-            is_over, effects = self._evaluations.taken(state, agent, report, now)
-            if not is_over:
-                return effects
+        is_over, effects = self._evaluations.taken(state, agent, report, now)
+        if not is_over:
+            return effects
         if report.retried and not self._real_time and step.report is None:
             return self._scheduler.retry(agent, report, now)
         declared = len(step.segments) - 1 - len(report.retried)
@@ -73,7 +71,7 @@ class AgentProcesses:
             raise ProtocolError(f"agent {number} {words}")
         state.progress.note(now)
         self._end_step(state, agent, step, report, now)
-        times = () if self._real_time or self._one_by_one else step.times(now)
+        times = () if self._real_time else self._evaluations.times(agent, step, now)
         if report.spent or times and self._cost < math.inf:
             agent.spent = report.spent or agent.spent + times[-1] - times[0]
         return [Commit(number, times), *effects, *self._send(state, agent, report, step.speaks, now)]
@@ -89,8 +87,7 @@ class AgentProcesses:
         number = report.step
         if number % self._checkpoint == 0:
             agent.saved_t_n = report.t_n
-            if self._one_by_one:
-                self._evaluations.save(agent)
+            self._evaluations.save(agent)
         if number > agent.step:  # it went on while the coordinator's snapshot grew old
             agent.step = number
         for words in report.failed:

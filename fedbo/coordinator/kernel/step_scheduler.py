@@ -53,7 +53,11 @@ class StepEvaluations:
 
     def taken(self, state: CoreState, agent: AgentRecord, report: StepReport, now: float) -> tuple[bool, list[Effect]]:
         """Process the report of evaluations that were scheduled one by one; return whether the step is over, and effects."""
-        raise NotImplementedError
+        return True, []
+
+    def times(self, agent: AgentRecord, step: AgentStep, now: float) -> tuple[float, ...]:
+        """Return the start of a step's first evaluation and the end of each; empty where the agent was given them."""
+        return step.times(now)
 
     def save(self, agent: AgentRecord) -> None:
         """Note that the agent's last step is in its checkpoint."""

@@ -95,11 +95,11 @@ def test_the_tables_of_random_studies_obey_their_laws(tmp_path: Path, record_pro
     for seed in range(20):
         document, study = draw_study(seed)
         drawn.append(document)
-        if seed % 3 == 0 and not here.carry_out(study, tmp_path / str(seed)):
+        if seed % 3 == 1 and not here.carry_out(study, tmp_path / str(seed)):
             assert violations(study, tmp_path / str(seed)) == [], seed
             met += reached(study, tmp_path / str(seed))
     record_property("situations", f"{len(met)} of {len(SITUATIONS)}")
-    assert len(met) >= FEWEST, f"only these situations were reached by the seeds 0, 3, ..., 18: {sorted(met)}"
+    assert len(met) >= FEWEST, f"only these situations were reached by the seeds 1, 4, ..., 19: {sorted(met)}"
     for table in ("fault", "availability", "group", "network", "evaluation"):
         assert sum(table in document for document in drawn) >= 3, table
 

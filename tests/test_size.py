@@ -62,7 +62,7 @@ LINES = {
     "objectives/tasks": 1951,
     "objectives/typed_spaces": 898,
     "privacy": 3204,
-    "settings": 1850,
+    "settings": 1859,
     "sites": 6546,
     "stopping": 475,
     "study": 4497,

@@ -28,8 +28,9 @@ def declaring(package: str, variable: str) -> list[str]:
 class DeclaredNames(Mapping[str, T]):
     """The items of the dictionary `variable` in each module of some packages, sorted by name.
 
-    A name is looked up first in modules whose names are a prefix of it, such as `fts_noise` in `fts`. All other modules are
-    imported only if it is not there, or for the list of all names. A module that cannot be imported affects only its own names.
+    A name is looked up first in modules whose names are a prefix of it, such as `fts_noise` in `fts`, then in those whose text
+    has it in quotes. All other modules are imported only if it is not there, or for the list of all names. A module that cannot
+    be imported affects only its own names.
     """
 
     def __init__(self, packages: Sequence[str], variable: str) -> None:
@@ -48,10 +49,19 @@ class DeclaredNames(Mapping[str, T]):
         return len(self._all)
 
     @cached_property
-    def _modules(self) -> list[str]:
-        paths = {package: importlib.import_module(package).__path__ for package in self._packages}
-        listed = [each for package, path in paths.items() for each in pkgutil.iter_modules(path, f"{package}.")]
-        return [each.name for each in listed if not each.ispkg]
+    def _modules(self) -> dict[str, Path]:
+        """Return the files of all modules."""
+        folders = [(package, folder) for package in self._packages for folder in importlib.import_module(package).__path__]
+        listed = [(package, Path(folder), each) for package, folder in folders for each in pkgutil.iter_modules([folder])]
+        return {f"{package}.{each.name}": folder / f"{each.name}.py" for package, folder, each in listed if not each.ispkg}
+
+    def _likely(self, name: str) -> Iterator[str]:
+        """Yield the modules that may declare a name."""
+        named = [module for module in self._modules if name.startswith(module.rpartition(".")[2])]
+        yield from named
+        for module, file in self._modules.items():
+            if module not in named and file.is_file() and f'"{name}"' in file.read_text(encoding="utf-8"):
+                yield module
 
     @cached_property
     def _all(self) -> dict[str, T]:
@@ -80,15 +90,14 @@ class DeclaredNames(Mapping[str, T]):
 
     def _look_up(self, name: str) -> T:
         fault: PluginError | None = None
-        for module in self._modules:
-            if name.startswith(module.rpartition(".")[2]):
-                try:
-                    found = self._declared(module)
-                except PluginError as error:
-                    fault = error
-                    continue
-                if name in found:
-                    return found[name]
+        for module in self._likely(name):
+            try:
+                found = self._declared(module)
+            except PluginError as error:
+                fault = error
+                continue
+            if name in found:
+                return found[name]
         if name not in self._all and fault is not None:
             raise fault
         return self._all[name]

@@ -63,7 +63,7 @@ LINES = {
     "objectives/typed_spaces": 898,
     "privacy": 3204,
     "settings": 1859,
-    "sites": 6546,
+    "sites": 6547,
     "stopping": 475,
     "study": 4497,
     "surrogates": 2527,

@@ -89,7 +89,7 @@ class Ledger:
 
 def ledger_tables(study: Study, folders: Mapping[RunFolder, SnapshotIndex], kept: Collection[RunKey]) -> dict[str, pa.Table]:
     """Return the privacy ledger, joined run by run, if any run was private."""
-    from fedbo.execution.directory import kept_rows, parts_of  # what reads a run need not wait for it
+    from fedbo.execution.directory import kept_rows, parts_of  # here, since who only reads a run needs none of it
 
     cells = {cell.number: cell.study for cell in study.cells()}
     releases, spent = [], []
@@ -151,7 +151,7 @@ def epsilon_together(rows: Iterable[Mapping[str, Any]], deltas: Sequence[float],
     agents = [
         charges + Counter({PrivacyCharge(1.0, inverse(part)): 1}) for charges, part in zip(sampled, mu.tolist(), strict=True)
     ]
-    # Most agents are charged alike, and to compose takes long.
+    # Composition takes long, so that it is done once for all agents with the same charges.
     known = {charges: [epsilon_of(dict(charges), delta) for delta in deltas] for charges in set(map(_ordered, agents))}
     return np.array([known[_ordered(charges)] for charges in agents])
 

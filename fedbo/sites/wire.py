@@ -16,7 +16,8 @@ from fedbo.sites.errors import SitesError
 from fedbo.sites.keys import PrivateKey, PublicKey
 
 SYNC, HELLO = "/v1/sync", "/v1/hello"
-REQUEST_MAGIC, ANSWER_MAGIC = b"FBQ1", b"FBA1"  # the last character is the version of the format
+# The last character is the version of the format, of the reports in a request and of the orders and letters in an answer too.
+REQUEST_MAGIC, ANSWER_MAGIC = b"FBQ2", b"FBA1"
 START_BYTES = 8  # random, drawn anew by each process of a site
 FOLDER_BYTES = 16  # random, drawn once for the folder of a site
 _REQUEST = struct.Struct("<4s32sI8sQI32s64s")  # magic, study, agent, start, sequence, length, SHA-256, signature

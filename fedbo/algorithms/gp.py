@@ -20,7 +20,7 @@ from fedbo.algorithms.components.inner_search import maximise_acquisition, maxim
 from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.components.several import Several
 from fedbo.algorithms.components.several_models import improve, unsuitable_for_improvement
-from fedbo.algorithms.components.surrogate import SUITED, LocalState, Surrogate, first_point, settings_of_typed
+from fedbo.algorithms.components.surrogate import KEPT, SUITED, LocalState, Surrogate, first_point, settings_of_typed
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf
@@ -33,7 +33,7 @@ from fedbo.surrogates.acquisition import (
     prediction,
     upper_confidence_bound,
 )
-from fedbo.surrogates.gp import ROBUST, SCALED, Posterior, condition, fit_gp, predict
+from fedbo.surrogates.gp import ROBUST, SCALED, Posterior, condition, fit_gp, mean, representatives
 from fedbo.surrogates.maximise import MaximiserSettings
 
 INCUMBENTS = ("mean", "observed")
@@ -119,7 +119,7 @@ class GP(Surrogate, LocalOnly):
         """Choose by costs; `seen` are the observations in the coordinates of the surrogate."""
         costs = cost_model(seen, from_coordinates(known.u, self.coordinates), streams)
         posterior = self.posterior(seen)
-        best = incumbent(posterior, self.incumbent, len(seen.u))
+        best = incumbent(posterior, self.incumbent, min(len(seen.u), KEPT))
         index = by_index(posterior, costs, self.price / self.unit(seen))
         function = index if self.cost == "pbgi" else per_cost(posterior, costs, best)
         u = maximise_acquisition(function, seen, seen.axes or self.coordinates, streams, SEARCH)
@@ -131,7 +131,7 @@ class GP(Surrogate, LocalOnly):
         """Return the point `(d,)`, in coordinates, where the acquisition is largest."""
         # Expectations at points under way count too: else one that promises much would be chosen again.
         coordinates = state.axes or self.coordinates
-        best = incumbent(posterior, self.incumbent, len(state.u if self.search == "newton" else posterior.x))
+        best = incumbent(posterior, self.incumbent, min(len(state.u), KEPT) if self.search == "newton" else len(posterior.x))
         if self.search == "climb":
             criterion = Criterion(best) if self.acquisition == "ei" else Criterion(self.beta, bounding=True)
             return maximise_posterior(posterior, criterion, state, coordinates, streams)
@@ -169,7 +169,7 @@ class GP(Surrogate, LocalOnly):
 
 def incumbent(posterior: Posterior, kind: str, seen: int) -> float:
     """Return the value to improve on: the largest posterior "mean" at the first `seen` points, or value "observed"."""
-    values = posterior.y[:seen] if kind == "observed" else predict(posterior, posterior.x[:seen])[0]
+    values = posterior.y[:seen] if kind == "observed" else mean(posterior, posterior.x[:seen])
     return float(values.max())
 
 
@@ -187,11 +187,13 @@ def cost_model(state: LocalState, x: Array, streams: Streams) -> Posterior:
 
     The points of the state are in the coordinates of a surrogate, `x (n, d)` are the same in the unit cube.
     """
-    u = state.u if state.failed is None else np.concatenate([state.u, state.failed])
     if state.costs is None:
         raise SettingError("cost", 'requires an objective that reports costs; set cost = "ignored"')
     settings = ROBUST if state.lattice is None else settings_of_typed(SCALED, x, state.lattice)
+    u = state.u if state.failed is None else np.concatenate([state.u, state.failed])
     y = np.log(state.costs)
+    rows = representatives(u, -y, KEPT)  # of the cheapest ones
+    u, y = u[rows], y[rows]
     return condition(fit_gp(u, y, settings, streams.rng("costs")), u, y)
 
 

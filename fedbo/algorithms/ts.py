@@ -28,7 +28,7 @@ from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf, check
 from fedbo.settings.records import changed
 from fedbo.surrogates.draws import Draw, WeightSpace, compiled_surface, message_function, posterior_draw, weight_space_draw
-from fedbo.surrogates.gp import POWERS, predict
+from fedbo.surrogates.gp import POWERS
 from fedbo.surrogates.kernels import LengthScale
 from fedbo.surrogates.linear import (
     Models,
@@ -42,6 +42,7 @@ from fedbo.surrogates.linear import (
     scaled_values,
     update,
 )
+from fedbo.surrogates.posterior import mean as mean_at
 from fedbo.surrogates.trust_region import box, side, within
 
 DRAWS = ("pathwise", "weights")
@@ -160,7 +161,7 @@ class TS(Surrogate, LocalOnly):
     def _region(self, state: LocalState) -> tuple[Array, float, LengthScale]:
         """Return the centre, the side and the length scales of the trust region."""
         posterior = self.posterior(changed(state, waiting=None))
-        centre = state.u[int(predict(posterior, state.u)[0].argmax())]
+        centre = state.u[int(mean_at(posterior, state.u).argmax())]
         observed = state.y[: len(state.y) - state.supposed]  # in the order in which they were made
         return centre, side(observed, state.dim), posterior.hyper.length_scale
 
@@ -242,7 +243,7 @@ class TS(Surrogate, LocalOnly):
         if anywhere or (space is not None and first.axes is None):
             return SearchBox(low, high, space)
         posteriors = [self.posterior(changed(each, waiting=None)) for each in seen]
-        means = np.column_stack([predict(each, first.u)[0] for each in posteriors])
+        means = np.column_stack([mean_at(each, first.u) for each in posteriors])
         centre, length = first.u[int(judge.merits(means).argmax())], side(judge.merits(complete), first.dim)
         scales = [np.broadcast_to(np.asarray(each.hyper.length_scale), low.shape) for each in posteriors]
         common = tuple(np.exp(np.log(scales).mean(axis=0)).tolist())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, lru_cache
-from math import exp, isnan, log
+from math import exp, log
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,11 +16,12 @@ import numpy.typing as npt
 import scipy
 
 from fedbo.surrogates.posterior import Posterior, predict, predict_with_gradients
+from fedbo.surrogates.posterior import mean as mean_at
 
 Array = npt.NDArray[np.float64]
 TINY = 1e-300
 FAR = -1e4  # standard deviations below the best, from where the tail's first term is enough
-EVERYWHERE, NEAR = 1024, 128  # candidates everywhere, and about each of the best points
+EVERYWHERE, NEAR = 512, 64  # candidates everywhere, and about each of the best points; twice as many find hardly more
 BEST = 4  # points about which there are candidates
 WIDTHS = (1e-3, 0.3)  # least and largest standard deviation of those about a point
 CLIMBS, STEPS = 8, 60  # climbs from either kind of candidates, and steps of each
@@ -130,15 +131,10 @@ def _advantage(log_share: Array) -> Array:
 
 
 class Criterion(NamedTuple):
-    """The logarithm of expected improvement over `level`, or with `bounding` the mean plus `level` standard deviations.
-
-    guides `(p, 2 d + 1)`: if given, the standard deviation is multiplied by 1 + sum_p w_p exp(-|(x - mu_p) / sigma_p|^2 / 2). A
-      row has w, then mu `(d,)`, then 1 / sigma `(d,)`.
-    """
+    """The logarithm of expected improvement over `level`, or with `bounding` the mean plus `level` standard deviations."""
 
     level: float
     bounding: bool = False
-    guides: Array | None = None
 
 
 def maximise_criterion(posterior: Posterior, criterion: Criterion, rng: np.random.Generator) -> tuple[Array, float]:
@@ -151,44 +147,30 @@ def maximise_criterion(posterior: Posterior, criterion: Criterion, rng: np.rando
     """
     dim = posterior.x.shape[1]
     far = (sobol(dim) + rng.random(dim)) % 1.0
-    means = predict(posterior, posterior.x)[0]
+    means = mean_at(posterior, posterior.x)
     centres = posterior.x[np.argsort(-means, kind="stable")[:BEST]]
     widths = np.exp(rng.uniform(log(WIDTHS[0]), log(WIDTHS[1]), (len(centres), NEAR, 1)))
     near = centres[:, None] + widths * rng.standard_normal((len(centres), NEAR, dim))
-    place = np.empty(dim)
-    value = _compiled().climb(
-        process(posterior),
-        _standard(posterior, criterion),
-        _cube(dim),
-        far,
-        np.clip(near, 0.0, 1.0).reshape(-1, dim),
-        (CLIMBS, CLIMBS, STEPS),
-        place,
-    )
-    if isnan(value):
+    points = np.concatenate([far, np.clip(near, 0.0, 1.0).reshape(-1, dim)])
+    values = criterion_values(posterior, criterion, points)
+    if not np.isfinite(values).all():
         raise ValueError("the acquisition has values that are not finite")
+    order = np.argsort(-values, kind="stable")
+    is_far = order < len(far)
+    starts = points[np.concatenate([order[is_far][:CLIMBS], order[~is_far][:CLIMBS]])]
+    place = np.empty(dim)
+    value = _compiled().climb(process(posterior), _standard(posterior, criterion), _cube(dim), starts, STEPS, place)
     scale = posterior.hyper.scale
     return place, posterior.hyper.offset + scale * value if criterion.bounding else log(scale) + value  # in native units
 
 
 def criterion_values(posterior: Posterior, criterion: Criterion, x: Array) -> Array:
     """Return the values `(n,)` of a criterion at `x (n, d)`."""
-    mean, variance = predict(posterior, x)
-    if criterion.guides is not None:
-        variance = variance * widening(criterion.guides, x)[0] ** 2
+    middle, variance = predict(posterior, x)
     if criterion.bounding:
-        return mean + criterion.level * np.sqrt(np.maximum(variance, TINY))
+        return middle + criterion.level * np.sqrt(np.maximum(variance, TINY))
     none = np.zeros((len(x), 0))
-    return log_expected_improvement(Prediction(mean, variance, none, none), criterion.level)[0]
-
-
-def widening(guides: Array, x: Array) -> tuple[Array, Array]:
-    """Return the factor of the standard deviation at `x (n, d)`, `(n,)`, and its gradient `(n, d)`."""
-    dim = x.shape[1]
-    inverse = guides[:, dim + 1 :]
-    apart = (x[:, None] - guides[:, 1 : dim + 1]) * inverse
-    heights = np.exp(-0.5 * (apart**2).sum(axis=2)) * guides[:, 0]
-    return 1.0 + heights.sum(axis=1), -np.einsum("np,npd,pd->nd", heights, apart, inverse)
+    return log_expected_improvement(Prediction(middle, variance, none, none), criterion.level)[0]
 
 
 def climbing(
@@ -201,7 +183,7 @@ def climbing(
         ends = starts.copy()
         for start, end, moves in zip(starts, ends, free(starts), strict=True):
             bounds = np.where(moves[:, None], (0.0, 1.0), start[:, None])
-            _compiled().climb(model, standard, bounds, start[None, :], starts[:0], (1, 0, STEPS), end)
+            _compiled().climb(model, standard, bounds, start[None, :], STEPS, end)
         return ends
 
     return climb
@@ -219,12 +201,11 @@ def process(posterior: Posterior) -> Any:
     return number, centres, inverse, hyper.variance, posterior.alpha, rows, np.ascontiguousarray(rows.T)
 
 
-def _standard(posterior: Posterior, criterion: Criterion) -> tuple[float, bool, Array]:
+def _standard(posterior: Posterior, criterion: Criterion) -> tuple[float, bool]:
     """Return the criterion in the form of `compiled.search`, in units with mean 0 and scale 1."""
-    guides = _unguided(posterior.x.shape[1]) if criterion.guides is None else np.ascontiguousarray(criterion.guides)
     if criterion.bounding:
-        return criterion.level, True, guides
-    return (criterion.level - posterior.hyper.offset) / posterior.hyper.scale, False, guides
+        return criterion.level, True
+    return (criterion.level - posterior.hyper.offset) / posterior.hyper.scale, False
 
 
 @cache
@@ -233,11 +214,6 @@ def _compiled() -> Any:
     from fedbo.surrogates.compiled import search
 
     return search
-
-
-@lru_cache(maxsize=64)
-def _unguided(dim: int) -> Array:
-    return np.empty((0, 2 * dim + 1))
 
 
 @lru_cache(maxsize=64)

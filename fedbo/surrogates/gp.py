@@ -22,6 +22,7 @@ from fedbo.surrogates.posterior import (
     covariance,
     evidence_function,
     log_marginal_likelihood,
+    mean,
     predict,
     predict_with_gradients,
 )
@@ -43,19 +44,23 @@ __all__ = [
     "fit_shared_gp",
     "fit_warped",
     "log_marginal_likelihood",
+    "mean",
     "median",
     "predict",
     "predict_with_gradients",
+    "representatives",
     "warp",
     "warp_like",
 ]
 
 Array = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.intp]
 Evidence = Callable[[Array], tuple[float, Array]]
 Beginning = tuple[np.random.Generator, Hyperparameters | None]  # draws the starts of `fit_gp`, of which one may be given
 # Powers of the transforms of values between which the evidence chooses. Values that span orders of magnitude, as sums of
 # squares do, are no draw of a stationary process; their logarithms may be.
 POWERS = (1.0, 0.5, 0.0, -0.5)
+FITTED = 128  # observations by which hyperparameters are chosen: a climb costs their cube, and more change the choice little
 
 
 def fit_gp(
@@ -64,11 +69,27 @@ def fit_gp(
     """Return the hyperparameters that maximise the marginal likelihood of `y (n,)` at `x (n, d)`, times the priors if any.
 
     One climb by L-BFGS-B begins at `start`, or else at the start values. `settings.restarts` more begin at points drawn from
-    `rng`, which draws the same numbers for every n. Without observations the start values are returned.
+    `rng`, which draws the same numbers for every n. Without observations the start values are returned. Of more than `FITTED`
+    observations the likelihood has those of `representatives`.
 
     Raises ValueError when a number is not finite, NotPositiveDefinite when a covariance matrix has no Cholesky factor.
     """
-    return _fits(x, [y], settings, (rng, start), False)[0][0]
+    return _fits(x, [y], representatives(x, y, FITTED), settings, (rng, start))[0][0]
+
+
+def representatives(x: Array, y: Array, count: int) -> Rows:
+    """Return the rows of at most `count` observations `x (n, d)`, `y (n,)` that stand for all, in their order.
+
+    Half of them are nearest to the largest value, since decisions are made there. The others are spread evenly over the rest,
+    in the order of observation. The choice looks at no value but the largest, so it keeps the noise as it is.
+    """
+    if len(y) <= count:
+        return np.arange(len(y))
+    away = x - x[int(y.argmax())]
+    nearest = np.argsort(np.einsum("nd,nd->n", away, away), kind="stable")
+    others = np.sort(nearest[count // 2 :])
+    spread = others[np.linspace(0, len(others) - 1, count - count // 2).round().astype(np.intp)]
+    return np.sort(np.concatenate([nearest[: count // 2], spread]))
 
 
 class WarpedFit(NamedTuple):
@@ -84,31 +105,33 @@ def fit_warped(x: Array, y: Array, settings: GPSettings, begin: Beginning, power
 
     The densities include the derivative of each transform, so they compare on the original values.
     """
-    q, middle = distances_below(y)
-    hypers, densities = _fits(x, [_warped(q, power) for power in powers], settings, begin, True)
-    logarithms, found = float(np.log(q).sum()), []
+    (q, middle), rows = distances_below(y), representatives(x, y, FITTED)
+    hypers, densities = _fits(x, [_warped(q, power) for power in powers], rows, settings, begin, True)
+    logarithms, found = float(np.log(q[rows]).sum()), []
     for power, hyper, density in zip(powers, hypers, densities, strict=True):
-        slopes = (power - 1.0) * logarithms - len(y) * math.log(middle * hyper.scale)
+        slopes = (power - 1.0) * logarithms - len(rows) * math.log(middle * hyper.scale)
         found.append(WarpedFit(hyper, power, density + slopes))
     return max(found, key=lambda fit: fit.density)
 
 
 def _fits(
-    x: Array, values: Sequence[Array], settings: GPSettings, begin: Beginning, dense: bool
+    x: Array, values: Sequence[Array], rows: Rows, settings: GPSettings, begin: Beginning, dense: bool = False
 ) -> tuple[list[Hyperparameters], list[float]]:
-    """Fit hyperparameters to each array of values `(n,)` at `x (n, d)`; if `dense`, return their log densities too."""
+    """Fit hyperparameters to some rows of each array of values `(n,)` at `x (n, d)`; if `dense`, return their log densities."""
     if not (np.isfinite(x).all() and all(np.isfinite(y).all() for y in values)):
         raise ValueError("points and values must be finite")
     from fedbo.surrogates.compiled.fit import fit
 
     dim, units = x.shape[1], [_standardisation(y, settings) for y in values]
-    starts, bounds = zip(*(_starts(settings, dim, *begin) for _ in values), strict=True)
+    first, bounds = _starts(settings, dim, *begin)
+    starts = [first, *(_starts(settings, dim, *begin)[0] if settings.restarts else first for _ in values[1:])]
     best, densities = np.array([each[0] for each in starts]), np.empty(len(values) if dense else 0)
     if len(x) and not _fit_space(settings, dim).is_fixed:
         standard = np.array([(y - offset) / scale for y, (offset, scale) in zip(values, units, strict=True)])
         number, priors = FAMILIES[settings.kernel].number, _fit_space(settings, dim).priors
-        columns, all_starts = np.ascontiguousarray(x.T), np.array(starts)
-        if not fit(number, columns, standard, priors, all_starts, bounds[0], settings.iterations, best, densities):
+        columns, standard = np.ascontiguousarray(x[rows].T), np.ascontiguousarray(standard[:, rows])
+        all_starts = np.array(starts)
+        if not fit(number, columns, standard, priors, all_starts, bounds, settings.iterations, best, densities):
             raise NotPositiveDefinite("a covariance matrix has no Cholesky factor at any rung of the jitter ladder")
     return [_unpack(theta, settings, *unit) for theta, unit in zip(best, units, strict=True)], densities.tolist()
 

@@ -12,13 +12,11 @@ from fedbo.surrogates.acquisition import (
     Criterion,
     _cube,
     _standard,
-    criterion_values,
     log_expected_improvement,
     maximise_criterion,
     prediction,
     process,
     upper_confidence_bound,
-    widening,
 )
 from fedbo.surrogates.gp import Hyperparameters, Posterior, condition, predict
 
@@ -39,10 +37,6 @@ def posterior_of(seed: int, dim: int, n: int, scale: float = 0.5) -> Posterior:
 
 def numpy_at(posterior: Posterior, criterion: Criterion, x: Array) -> tuple[Array, Array]:
     at = prediction(posterior, x)
-    if criterion.guides is not None:
-        factor, slope = widening(criterion.guides, x)
-        turn = at.variance_gradient * factor[:, None] ** 2 + 2.0 * (at.variance * factor)[:, None] * slope
-        at = at._replace(variance=at.variance * factor**2, variance_gradient=turn)
     if criterion.bounding:
         return upper_confidence_bound(at, criterion.level)
     return log_expected_improvement(at, criterion.level)
@@ -117,45 +111,6 @@ def test_maxima_are_those_of_many_restarts(dim: int, seeds: int, most: int) -> N
         assert found == pytest.approx(float(numpy_at(posterior, criterion, place[None, :])[0][0]), abs=1e-6)
         behind += found < many_restarts(posterior, criterion, dim, 30) - 0.05
     assert behind <= most
-
-
-def guides_of(seed: int, dim: int, count: int) -> Array:
-    rng = np.random.default_rng((7, seed, dim))
-    return np.column_stack([rng.random(count), rng.random((count, dim)), 1.0 / rng.uniform(0.1, 0.8, (count, dim))])
-
-
-@pytest.mark.parametrize("bounding", [False, True])
-def test_guides_widen_the_standard_deviation_alike_in_compiled_code_and_in_numpy(bounding: bool) -> None:
-    from fedbo.surrogates.compiled.search import value_and_gradient
-
-    for seed in range(30):
-        dim = 1 + seed % 6
-        posterior = posterior_of(seed, dim, 3 + seed)
-        posterior = condition(Hyperparameters(posterior.hyper.length_scale, 1.3, 1e-3), posterior.x, posterior.y)
-        criterion = Criterion(2.0 if bounding else float(posterior.y.max()), bounding, guides_of(seed, dim, 1 + seed % 5))
-        x, gradient = np.random.default_rng(seed).random(dim), np.empty(dim)
-        value = value_and_gradient(process(posterior), _standard(posterior, criterion), _cube(dim), x, gradient)
-        expected, slopes = numpy_at(posterior, criterion, x[None, :])
-        assert value == pytest.approx(expected[0], rel=1e-8, abs=1e-8)
-        assert criterion_values(posterior, criterion, x[None, :])[0] == pytest.approx(expected[0], rel=1e-8, abs=1e-8)
-        np.testing.assert_allclose(gradient, slopes[0], rtol=1e-6, atol=1e-7 * max(1.0, float(np.abs(slopes).max())))
-
-
-def test_the_slope_of_the_factor_is_that_of_differences() -> None:
-    guides, x, step = guides_of(1, 3, 4), np.random.default_rng(2).random((5, 3)), 1e-6
-    slope = widening(guides, x)[1]
-    for k in range(3):
-        shift = step * np.eye(3)[k]
-        difference = (widening(guides, x + shift)[0] - widening(guides, x - shift)[0]) / (2.0 * step)
-        np.testing.assert_allclose(slope[:, k], difference, rtol=1e-6, atol=1e-8)
-
-
-def test_the_search_with_guides_ends_no_lower_than_many_restarts() -> None:
-    posterior = posterior_of(3, 2, 20)
-    criterion = Criterion(float(predict(posterior, posterior.x)[0].max()), guides=guides_of(3, 2, 3))
-    place, found = maximise_criterion(posterior, criterion, np.random.default_rng(3))
-    assert found == pytest.approx(float(numpy_at(posterior, criterion, place[None, :])[0][0]), abs=1e-6)
-    assert found > many_restarts(posterior, criterion, 2, 30) - 1e-6
 
 
 def test_the_bound_is_maximised_in_the_units_of_the_values() -> None:

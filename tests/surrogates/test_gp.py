@@ -13,6 +13,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteK
 
 from fedbo.surrogates import gp
 from fedbo.surrogates.gp import (
+    FITTED,
     ROBUST,
     SCALED,
     FittedParameter,
@@ -22,7 +23,9 @@ from fedbo.surrogates.gp import (
     condition,
     fit_gp,
     log_marginal_likelihood,
+    mean,
     predict,
+    representatives,
 )
 from fedbo.surrogates.gp_settings import SMOOTH
 from fedbo.surrogates.kernels import FAMILIES
@@ -261,3 +264,43 @@ def test_with_as_many_points_the_scaled_prior_finds_as_much_in_ten_inputs_as_in_
         truth = np.sin(2.0 * x).sum(axis=1), np.sin(2.0 * far).sum(axis=1)
         posterior = condition(fit_gp(x, truth[0], SCALED, rng), x, truth[0])
         assert np.corrcoef(predict(posterior, far)[0], truth[1])[0, 1] > 0.95
+
+
+def test_representatives_are_all_rows_where_there_are_few() -> None:
+    x, y = np.random.default_rng(0).random((7, 2)), np.arange(7.0)
+    np.testing.assert_array_equal(representatives(x, y, 7), np.arange(7))
+
+
+@pytest.mark.parametrize(("n", "count"), [(8, 7), (100, 10), (101, 33), (1000, 256)])
+def test_half_of_the_representatives_are_nearest_to_the_largest_value_and_the_others_spread(n: int, count: int) -> None:
+    rng = np.random.default_rng(n)
+    x, y = rng.random((n, 3)), rng.standard_normal(n)
+    rows = representatives(x, y, count)
+    assert len(rows) == len(set(rows.tolist())) == count
+    assert (np.diff(rows) > 0).all()
+    near = np.argsort(((x - x[y.argmax()]) ** 2).sum(axis=1))[: count // 2]
+    assert set(near.tolist()) <= set(rows.tolist())
+    others = np.setdiff1d(np.arange(n), near)
+    places = np.searchsorted(others, np.setdiff1d(rows, near))
+    assert np.diff(places).max() <= (len(others) - 1) / (count - count // 2 - 1) + 1.0
+    assert {0, len(others) - 1} <= set(places.tolist())
+
+
+def test_a_fit_to_many_observations_is_one_to_those_that_stand_for_all() -> None:
+    rng = np.random.default_rng(4)
+    x = rng.random((400, 2))
+    y = np.sin(5.0 * x[:, 0]) + x[:, 1] + 0.1 * rng.standard_normal(400)
+    rows = representatives(x, y, FITTED)
+    settings = replace(ROBUST, standardise=False)
+    assert fit_gp(x, y, settings, np.random.default_rng(0)) == fit_gp(x[rows], y[rows], settings, np.random.default_rng(0))
+    found = fit_gp(x, y, ROBUST, np.random.default_rng(0))
+    assert 0.05 < found.scale * np.sqrt(found.noise_variance) < 0.2  # the noise, of which the choice of rows takes nothing away
+    assert found.scale == pytest.approx(float(y.std()))
+
+
+def test_the_mean_alone_is_that_of_the_prediction() -> None:
+    rng = np.random.default_rng(5)
+    x, y = rng.random((30, 2)), rng.standard_normal(30)
+    posterior = condition(Hyperparameters((0.2, 0.7), 1.3, 0.1, family="matern52", offset=0.4, scale=2.0), x, y)
+    at = rng.random((50, 2))
+    np.testing.assert_allclose(mean(posterior, at), predict(posterior, at)[0], rtol=1e-12)

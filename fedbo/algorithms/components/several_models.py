@@ -24,7 +24,7 @@ from fedbo.algorithms.components.several import Several, scoped
 from fedbo.algorithms.components.surrogate import WARPED, LocalState, Surrogate, first_point
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.records import changed
-from fedbo.surrogates.gp import POWERS, Posterior, median, predict, warp_like
+from fedbo.surrogates.gp import POWERS, Posterior, mean, median, warp_like
 from fedbo.surrogates.several import SeveralCriterion, Strips, strips
 
 LINEAR = (1.0,)  # the powers of margins: another one would move what is near the bound
@@ -133,4 +133,4 @@ def unsuitable_for_improvement(problem: Problem) -> str:
 
 
 def _means(posteriors: tuple[Posterior, ...], u: Array) -> Array:
-    return np.column_stack([predict(each, u)[0] for each in posteriors])
+    return np.column_stack([mean(each, u) for each in posteriors])

@@ -28,6 +28,7 @@ from fedbo.surrogates.gp import (
     fit_gp,
     fit_warped,
     predict,
+    representatives,
     warp,
 )
 from fedbo.surrogates.gp_settings import FINE, ROBUST, SCALED, SMOOTH, GPSettings
@@ -40,6 +41,10 @@ PENDING_VALUES = ("hallucinated", "constant_liar", "ignore")
 WARPED = {"warped": SCALED, "fine": FINE}
 TRIED = 3  # inputs whose coordinates are tried in a fit
 COST = 10.0  # log units by which observations must be likelier in other coordinates than those to begin with
+FEWEST = 10  # observations, of which fewer are hardly ever likelier by COST
+SELDOM, OFTEN = 10, 25  # a choice by n observations serves n / 10 more, and a climb n / 25
+SURPRISE = 4.0  # mean square of standardised prediction errors, 1 if the model is right, above which a fit is not kept
+KEPT = 256  # observations of a posterior, which costs their square for each candidate and their cube once
 SPREAD = 8  # uniform points from which the first one after failures is chosen
 
 
@@ -49,6 +54,7 @@ class LocalState:
 
     u `(n, d)`, y `(n,)`: the observations.
     hyper, fitted: the hyperparameters, and the number of observations that they were fitted to.
+    chosen: number of observations by which transformations and coordinates were chosen.
     shared: the features of the surrogate "features".
     factor: that of the first points, as `linear.draw_one` returns it, with the surrogate "features".
     lattice: which points can be evaluated, if not all.
@@ -64,6 +70,7 @@ class LocalState:
     y: Array
     hyper: Hyperparameters | None = None
     fitted: int = 0
+    chosen: int = 0
     shared: Features | None = None
     factor: Array | None = None
     lattice: Lattice | None = None
@@ -94,6 +101,13 @@ class LocalState:
         u, y = np.concatenate([self.u, self.failed]), np.concatenate([self.y, values])
         return changed(self, u=u, y=y, failed=None, supposed=len(self.failed))
 
+    def shortened(self) -> LocalState:
+        """Return the state with at most `KEPT` observations, which stand for all."""
+        if len(self.y) <= KEPT:
+            return self
+        rows = representatives(self.u, self.y, KEPT)
+        return changed(self, u=self.u[rows], y=self.y[rows])
+
     def turned(self, turn: Callable[[Array], Array]) -> LocalState:
         """Return the state with all its points mapped by `turn` to coordinates `(n, e)`."""
         waiting, failed = (None if points is None else turn(points) for points in (self.waiting, self.failed))
@@ -103,7 +117,7 @@ class LocalState:
         """Return the state with the fit of another one, which is this state or its `cautious` form."""
         if other.u is self.u:
             return other
-        return changed(self, hyper=other.hyper, fitted=other.fitted, power=other.power, axes=other.axes)
+        return changed(self, hyper=other.hyper, fitted=other.fitted, chosen=other.chosen, power=other.power, axes=other.axes)
 
     def is_near_failure(self, u: Array) -> bool:
         """Check whether the evaluated point nearest to `u (d,)` failed; False where failures look like chance."""
@@ -141,7 +155,7 @@ class Surrogate(Marked):
     coordinates: those of the surrogate (see the module of this name). With "learned" ones, the fit of a "warped" surrogate
       tries others for one or more inputs at a time, and keeps the likelier ones.
     clip: raise values below this quantile to it, so that the surrogate resolves good values; not with "warped" length scales.
-    refit: number of observations between two fits.
+    refit: least number of observations between two fits; with many observations there are more (`_is_whole_due`).
     standardise: for "fixed", shift and scale the values to mean 0 and variance 1; otherwise it uses the values as they are.
     pending_values: "hallucinated" gives pending points the surrogate's expected values (Desautels et al. 2014). "constant_liar"
       uses the smallest value observed (after Ginsbourger et al. 2010). "ignore" leaves them out, as in asynchronous Thompson
@@ -155,7 +169,7 @@ class Surrogate(Marked):
     clip: Annotated[float, Ge(0), Lt(1)] = 0.5
     """Quantile of the observed values below which values are raised to it."""
     refit: Annotated[int, Ge(1)] = 5
-    """Observations between two fits of the hyperparameters."""
+    """Least number of observations between two fits of the hyperparameters."""
     length_scale: Annotated[float, Gt(0)] = 0.2
     """Length scale of the surrogates fixed and features."""
     noise: Annotated[float, Gt(0)] = 0.01
@@ -226,15 +240,40 @@ class Surrogate(Marked):
                 state, hyper=Hyperparameters(self.length_scale, 1.0, self.noise, family="se", offset=offset, scale=scale)
             )
         is_moved = along is not None and along.axes != state.axes
-        if state.hyper is not None and len(state.u) - state.fitted < self.refit and not is_moved:
+        n, is_whole = len(state.u), is_moved or self._is_whole_due(state)
+        if not is_whole and n - state.fitted < max(self.refit, n // OFTEN):
             return state
-        rng, n = streams.rng("restarts"), len(state.u)
-        if kind in WARPED and along is not None:
-            return changed(self._warped_along(state, along.axes, powers, WARPED[kind], rng), fitted=n)
-        if kind in WARPED:
-            return changed(self._warped(state, WARPED[kind], rng), fitted=n)
-        hyper = fit_gp(state.u, self.clipped(state.y), FITTED[kind], rng, state.hyper)
-        return changed(state, hyper=hyper, fitted=n)
+        rng, chosen = streams.rng("restarts"), n if is_whole else state.chosen
+        if kind not in WARPED:
+            hyper = fit_gp(state.u, self.clipped(state.y), FITTED[kind], rng, state.hyper)
+            return changed(state, hyper=hyper, fitted=n, chosen=chosen)
+        settings = WARPED[kind]
+        if not is_whole:  # one climb, from what is known already
+            quick = replace(settings, noisy=0.0)
+            return changed(self._warped_along(state, state.axes, (state.power,), quick, rng), fitted=n)
+        if along is not None:
+            return changed(self._warped_along(state, along.axes, powers, settings, rng), fitted=n, chosen=n)
+        return changed(self._warped(state, settings, rng), fitted=n, chosen=n)
+
+    def _is_whole_due(self, state: LocalState) -> bool:
+        """Return whether to choose transformations and coordinates anew, and not only to climb on from the hyperparameters.
+
+        The likelihood of n observations changes by about 1 / n with each of them, so the distance between choices grows with n.
+        Values that differ from their predictions by far more than expected show a wrong choice, which is then not kept.
+        """
+        n = len(state.u)
+        new = n - state.chosen
+        if state.hyper is None or new >= max(self.refit, state.chosen // SELDOM):
+            return True
+        if n <= state.fitted or n > KEPT or new < max(self.refit, n // OFTEN):
+            return False
+        return self._surprise(state, n - state.fitted) > SURPRISE
+
+    def _surprise(self, state: LocalState, new: int) -> float:
+        """Return the mean square of the newest prediction errors, each given all earlier observations, over their variances."""
+        posterior = self.posterior(self.seen(changed(state, waiting=None)))
+        errors = posterior.factor[-new:, -new:].T @ posterior.alpha[-new:]
+        return float(errors @ errors) / new
 
     def _warped(self, state: LocalState, settings: GPSettings, rng: np.random.Generator) -> LocalState:
         """Fit hyperparameters and the power of the values, and try other coordinates for some inputs where they are learned."""
@@ -248,7 +287,7 @@ class Surrogate(Marked):
         first = (beginning("learned", dim),) * dim
         axes = state.axes or first
         fit = fit_warped(modelled_points(x, axes, state.lattice), y, settings, (rng, state.hyper))
-        for k in rng.permutation(dim)[:TRIED]:
+        for k in rng.permutation(dim)[: TRIED if len(y) >= FEWEST else 0]:
             if state.lattice is not None and k in state.lattice.unordered:
                 continue
             for name in COORDINATES:
@@ -327,17 +366,20 @@ class Surrogate(Marked):
     def supposed(self, state: LocalState) -> tuple[Array, Array]:
         """Return the points `(n + p, d)` and modelled values `(n + p,)`, with supposed values for pending points.
 
-        A pending point is then as certain as an observed one, so the acquisition is small near it.
+        Of more than `KEPT` observations there are those that stand for all, so a decision takes the same time at any number. A
+        pending point is then as certain as an observed one, so the acquisition is small near it.
         """
         assert state.hyper is not None
         y = self.modelled(state)
+        rows = representatives(state.u, y, KEPT)
+        u, y = state.u[rows], y[rows]
         if state.waiting is None or self.pending_values == "ignore":
-            return state.u, y
+            return u, y
         if self.pending_values == "constant_liar":
             expected = np.full(len(state.waiting), y.min())
         else:
-            expected = predict(condition(state.hyper, state.u, y), state.waiting)[0]
-        return np.concatenate([state.u, state.waiting]), np.concatenate([y, expected])
+            expected = predict(condition(state.hyper, u, y), state.waiting)[0]
+        return np.concatenate([u, state.waiting]), np.concatenate([y, expected])
 
 
 def modelled_points(x: Array, axes: tuple[str, ...], lattice: Lattice | None) -> Array:

@@ -14,7 +14,7 @@ from annotated_types import Ge
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Payload, Problem
 from fedbo.algorithms.components.coordinates import COORDINATES
-from fedbo.algorithms.components.surrogate import LocalState, evaluable, first_point, scaled
+from fedbo.algorithms.components.surrogate import KEPT, LocalState, evaluable, first_point, scaled
 from fedbo.algorithms.learned_prior.learned_prior import (
     Belief,
     LearnedPrior,
@@ -30,7 +30,7 @@ from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import Marked, OneOf
 from fedbo.settings.records import changed
 from fedbo.surrogates.acquisition import log_expected_improvement
-from fedbo.surrogates.gp import condition, log_marginal_likelihood, predict
+from fedbo.surrogates.gp import condition, log_marginal_likelihood, predict, representatives
 from fedbo.surrogates.posterior import factorise
 
 Surface = Callable[[Array], tuple[Array, Array]]
@@ -187,7 +187,9 @@ class PriorAgent(Marked):
         known = state.fitted[0]
         if known.hyper is not None and len(y) - known.fitted < spaces[0].refit and for_choice:
             return state
-        fitted = tuple(space.fit(last, x, y, streams) for space, last in zip(spaces, state.fitted, strict=True))
+        rows, count = representatives(x, y, KEPT), len(y)
+        x, y = x[rows], y[rows]
+        fitted = tuple(space.fit(last, x, y, count, streams) for space, last in zip(spaces, state.fitted, strict=True))
         density = [log_marginal_likelihood(one.hyper, one.u, one.y)[0] for one in fitted if one.hyper is not None]
         return state._replace(fitted=fitted, stretch=float(np.clip(density[-1] - density[0], -MOST, MOST)))
 
@@ -233,6 +235,7 @@ def level(local: LocalState) -> tuple[float, float]:
 
 def belief_of(prior: LearnedPrior, local: LocalState) -> Belief:
     """Fit the parameters of a prior, and condition on the observations; pending points have their expected values."""
+    local = local.shortened()
     parameters = fit(prior, local.u, local.y)
     belief = believe(prior, parameters, local.u, local.y)
     if local.waiting is None:

@@ -23,7 +23,7 @@ from fedbo.algorithms.gp import SEARCH
 from fedbo.algorithms.learned_prior.learned_prior import PriorParameters
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.records import changed
-from fedbo.surrogates.gp import SCALED, fit_gp
+from fedbo.surrogates.gp import ROBUST, SCALED, fit_gp
 from fedbo.surrogates.projected import SAME_POINT, Lattice
 
 LEARNED = ("arcsine", "stretched")
@@ -69,13 +69,16 @@ class PriorSpace:
         """Turn points of the unit cube `(n, d)` into the coordinates of the processes, `(n, e)`."""
         return to_coordinates(x, self.coordinates) if self.lattice is None else embedded(x, self.axes, self.lattice)
 
-    def fit(self, last: LocalState, x: Array, y: Array, streams: Streams) -> LocalState:
-        """Fit the agent's own process to values `y (n,)` at points of the unit cube `(n, d)`, n > 0."""
+    def fit(self, last: LocalState, x: Array, y: Array, count: int, streams: Streams) -> LocalState:
+        """Return the agent's own process given values `y (n,)` at points of the unit cube `(n, d)`, n > 0, of `count` in all.
+
+        Its hyperparameters are fitted where `refit` observations are new.
+        """
         state = changed(last, u=self.seen(x), y=y)
-        if self.lattice is None:
-            return self.own.fit(state, streams)
-        settings = settings_of_typed(SCALED, x, self.lattice)
-        return changed(state, hyper=fit_gp(state.u, y, settings, streams.rng("restarts"), last.hyper), fitted=len(y))
+        if last.hyper is not None and count - last.fitted < self.refit:
+            return state
+        settings = ROBUST if self.lattice is None else settings_of_typed(SCALED, x, self.lattice)
+        return changed(state, hyper=fit_gp(state.u, y, settings, streams.rng("restarts"), last.hyper), fitted=count)
 
     def lengths(self, fitted: LocalState) -> tuple[float, ...] | None:
         """Return the factors of a residual process's length scale in each coordinate, None for one scale of all.

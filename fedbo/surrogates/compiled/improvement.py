@@ -15,7 +15,6 @@ from fedbo.surrogates.compiled.jit import compiled
 
 Array = Any
 TINY = 1e-300
-UNFELT = 30.0  # standard deviations from its mean, from where a Gaussian adds nothing
 FAR = 30.0  # standard deviations below the best, from where a series takes the place of a difference that cancels
 
 
@@ -29,7 +28,6 @@ class Acquisition(NamedTuple):
     level: the value to improve on; with `bounding`, the number of standard deviations to add to the mean.
     bounds `(d, 2)`: the bounds of a search.
     room `(6, n)`: scratch space.
-    guides `(p, 2 d + 1)`: Gaussians that widen the standard deviation (see `acquisition.Criterion`).
     """
 
     family: int
@@ -43,7 +41,6 @@ class Acquisition(NamedTuple):
     bounding: bool
     bounds: Array
     room: Array
-    guides: Array
 
 
 @compiled()
@@ -111,30 +108,9 @@ def moments(model: Acquisition, x: Array) -> tuple[float, float]:
 
 
 @compiled()
-def _height(guides: Array, i: int, x: Array) -> float:
-    """Return what Gaussian i adds to the factor of the standard deviation at `x (d,)`."""
-    d, distance = len(x), 0.0
-    for k in range(d):
-        apart = (x[k] - guides[i, 1 + k]) * guides[i, 1 + d + k]
-        distance += apart * apart
-    return float(guides[i, 0]) * exponential(-0.5 * distance) if distance < UNFELT * UNFELT else 0.0
-
-
-@compiled()
-def _widening(model: Acquisition, x: Array) -> float:
-    """Return the factor of the standard deviation at `x (d,)`."""
-    factor = 1.0
-    for i in range(len(model.guides)):
-        factor += _height(model.guides, i, x)
-    return factor
-
-
-@compiled()
 def acquisition(model: Acquisition, x: Array) -> tuple[float, float, float]:
-    """Return the acquisition at `x (d,)`, and its derivatives by mean and by the variance that the guides have widened."""
+    """Return the acquisition at `x (d,)`, and its derivatives by mean and by variance."""
     mean, variance = moments(model, x)
-    if len(model.guides):
-        variance *= _widening(model, x) ** 2
     sd = sqrt(max(variance, TINY))
     if model.bounding:
         return mean + model.level * sd, 1.0, 0.5 * model.level / sd
@@ -145,15 +121,9 @@ def acquisition(model: Acquisition, x: Array) -> tuple[float, float, float]:
 @compiled()
 def negative_acquisition(model: Acquisition, x: Array, gradient: Array) -> float:
     """Return minus the acquisition at `x (d,)`; write its gradient."""
-    value, by_mean, by_widened = acquisition(model, x)
+    value, by_mean, by_variance = acquisition(model, x)
     slope, scaled, solved = model.room[1], model.room[3], model.room[4]
-    n, by_variance, variance, factor = len(model.alpha), by_widened, model.variance, 1.0
-    if len(model.guides):
-        factor = _widening(model, x)
-        by_variance *= factor * factor
-        for i in range(n):
-            variance -= scaled[i] * scaled[i]
-        variance = max(variance, 0.0)
+    n = len(model.alpha)
     for i in range(n):
         solved[i] = 0.0
     for i in range(n):
@@ -170,16 +140,4 @@ def negative_acquisition(model: Acquisition, x: Array, gradient: Array) -> float
         for i in range(n):
             total += product[i]
         gradient[k] = -total * model.inverse[k]
-    if len(model.guides):
-        _add_slopes_of_guides(model, x, 2.0 * by_widened * variance * factor, gradient)
     return -value
-
-
-@compiled()
-def _add_slopes_of_guides(model: Acquisition, x: Array, by_factor: float, gradient: Array) -> None:
-    """Subtract the slopes of the factor at `x (d,)`, times the derivative by the factor, from a negative gradient."""
-    d = len(x)
-    for i in range(len(model.guides)):
-        height = by_factor * _height(model.guides, i, x)
-        for k in range(d):
-            gradient[k] += height * (x[k] - model.guides[i, 1 + k]) * model.guides[i, 1 + d + k] ** 2

@@ -7,6 +7,7 @@ Gaussians widen the standard deviation of an acquisition, in the surrogate's coo
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.components.typed_coordinates import APART, columns, embedded
 from fedbo.algorithms.gp import SEARCH
 from fedbo.algorithms.streams import Streams
-from fedbo.surrogates.acquisition import widening
+from fedbo.surrogates.acquisition import Criterion, log_expected_improvement, prediction, upper_confidence_bound
 from fedbo.surrogates.draws import Draw, KernelPart, pathwise_draw, value_and_gradient
 from fedbo.surrogates.features import DEGREES_OF_FREEDOM, Features, phi
 from fedbo.surrogates.posterior import Posterior
@@ -148,7 +149,7 @@ def draw_without_replacement(log_weight: Array, count: int, rng: np.random.Gener
 
 
 def guide_rows(guides: Payload, coordinates: str | tuple[str, ...], seen: LocalState) -> Array:
-    """Return Gaussians of the unit cube as `guides` of a criterion, `(p, 2 e + 1)`, in the coordinates of `seen`.
+    """Return Gaussians of the unit cube as rows for `widening`, `(p, 2 e + 1)`, in the coordinates of `seen`.
 
     A Gaussian stays one: its standard deviation is scaled by the mean slope of the coordinates over one of them on either side,
     which is exact for plain ones.
@@ -200,6 +201,45 @@ def maximise_guided_draw(
         gradient = expected[1] + factor[:, None] * apart[1] + apart[0][:, None] * slope
         return expected[0] + factor * apart[0], gradient
 
+    return _largest(function, seen, coordinates, streams)
+
+
+def maximise_guided(
+    posterior: Posterior,
+    criterion: Criterion,
+    rows: Array,
+    seen: LocalState,
+    coordinates: str | tuple[str, ...],
+    streams: Streams,
+) -> Array:
+    """Return the point `(e,)` where a criterion is largest with S times the standard deviation."""
+    judge = upper_confidence_bound if criterion.bounding else log_expected_improvement
+
+    def function(u: Array) -> tuple[Array, Array]:
+        at = prediction(posterior, u)
+        factor, slope = widening(rows, u)
+        wider = (factor**2)[:, None] * at.variance_gradient + (2.0 * factor * at.variance)[:, None] * slope
+        return judge(at._replace(variance=factor**2 * at.variance, variance_gradient=wider), criterion.level)
+
+    return _largest(function, seen, coordinates, streams)
+
+
+def widening(guides: Array, x: Array) -> tuple[Array, Array]:
+    """Return the factor S `(n,)` of the standard deviation at `x (n, d)`, and its gradient `(n, d)`.
+
+    It is 1 + sum_p w_p exp(-|(x - mu_p) / sigma_p|^2 / 2). A row of `guides (p, 2 d + 1)` has w, mu and 1 / sigma.
+    """
+    dim = x.shape[1]
+    inverse = guides[:, dim + 1 :]
+    apart = (x[:, None] - guides[:, 1 : dim + 1]) * inverse
+    heights = np.exp(-0.5 * (apart**2).sum(axis=2)) * guides[:, 0]
+    return 1.0 + heights.sum(axis=1), -np.einsum("np,npd,pd->nd", heights, apart, inverse)
+
+
+def _largest(
+    function: Callable[[Array], tuple[Array, Array]], seen: LocalState, coordinates: str | tuple[str, ...], streams: Streams
+) -> Array:
+    """Return the point `(e,)` where a function with values `(n,)` and gradients `(n, e)` is largest."""
     if seen.lattice is not None and isinstance(coordinates, tuple):
         return maximise_typed_acquisition(lambda u: function(u)[0], function, seen, coordinates, streams)
     name = coordinates if isinstance(coordinates, str) else "plain"  # all of the cube, whatever its coordinates are

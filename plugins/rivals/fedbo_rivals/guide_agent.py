@@ -24,7 +24,7 @@ from fedbo.settings.ranges import OneOf
 from fedbo.settings.records import changed
 from fedbo.surrogates.acquisition import Criterion
 from fedbo.surrogates.gp import predict
-from fedbo_rivals.guidance import guide_rows, heaviest, maximise_guided_draw, places_of_maxima
+from fedbo_rivals.guidance import guide_rows, heaviest, maximise_guided, maximise_guided_draw, places_of_maxima
 
 ACQUISITIONS = ("ei", "ts", "ucb")
 CONTROLS = ("none", "noise", "shuffled", "centre", "alone")
@@ -158,7 +158,10 @@ class GuideAgent(Surrogate):
         if self.acquisition == "ts":
             return maximise_guided_draw(posterior, rows, seen, coordinates, self.features, streams)
         best = incumbent(posterior, "mean", len(posterior.x)) if self.acquisition == "ei" else self.beta
-        return maximise_posterior(posterior, Criterion(best, self.acquisition == "ucb", rows), seen, coordinates, streams)
+        criterion = Criterion(best, self.acquisition == "ucb")
+        if rows is None:
+            return maximise_posterior(posterior, criterion, seen, coordinates, streams)
+        return maximise_guided(posterior, criterion, rows, seen, coordinates, streams)
 
     def pending(self, state: GuideState, x: Array) -> GuideState:
         """Record the points that are being evaluated."""

@@ -12,9 +12,12 @@ import test_typed_search
 from fedbo.algorithms.base import Array, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
+from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.streams import COORDINATOR, Streams
+from fedbo.surrogates.acquisition import Criterion, log_expected_improvement, prediction
+from fedbo.surrogates.gp import Hyperparameters, condition
 from fedbo.testing.lockstep import Lockstep
-from fedbo_rivals.guidance import guide_rows
+from fedbo_rivals.guidance import guide_rows, maximise_guided, widening
 from fedbo_rivals.guide import Guide, hellinger
 from fedbo_rivals.guide_agent import NARROWEST, GuideState
 
@@ -246,3 +249,39 @@ def test_a_control_without_messages_never_sends(name: str) -> None:
     """Else the coordinator would wait for its messages, and close rounds without any."""
     method = entry(name).make()
     assert method.upload(PROBLEM) is None and not any(method.sends(step) for step in range(9))
+
+
+def rows_of(seed: int, dim: int, count: int) -> Array:
+    rng = np.random.default_rng((7, seed, dim))
+    return np.column_stack([rng.random(count), rng.random((count, dim)), 1.0 / rng.uniform(0.1, 0.8, (count, dim))])
+
+
+def test_the_slope_of_the_factor_is_that_of_differences() -> None:
+    rows, x, step = rows_of(1, 3, 4), np.random.default_rng(2).random((5, 3)), 1e-6
+    slope = widening(rows, x)[1]
+    for k in range(3):
+        shift = step * np.eye(3)[k]
+        difference = (widening(rows, x + shift)[0] - widening(rows, x - shift)[0]) / (2.0 * step)
+        np.testing.assert_allclose(slope[:, k], difference, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("bounding", [False, True])
+def test_the_guided_search_ends_no_lower_than_a_fine_grid(bounding: bool) -> None:
+    rng = np.random.default_rng(3)
+    x = rng.random((20, 2))
+    y = -((x - 0.4) ** 2).sum(axis=1) + 0.1 * np.cos(9.0 * x).sum(axis=1)
+    posterior = condition(Hyperparameters((0.4, 0.6), 1.3, 1e-3, "matern52", float(y.mean()), float(y.std())), x, y)
+    criterion, rows = Criterion(2.0 if bounding else float(y.max()), bounding), rows_of(3, 2, 3)
+    seen = LocalState(x, y)
+    found = maximise_guided(posterior, criterion, rows, seen, "plain", Streams(3, owner=0))
+    side = np.linspace(0.0, 1.0, 101)
+    grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+
+    def values(u: Array) -> Array:
+        at = prediction(posterior, u)
+        factor = widening(rows, u)[0]
+        if bounding:
+            return np.asarray(at.mean + 2.0 * factor * np.sqrt(at.variance))
+        return np.asarray(log_expected_improvement(at._replace(variance=factor**2 * at.variance), criterion.level)[0])
+
+    assert values(found[None, :])[0] >= values(grid).max() - 1e-6

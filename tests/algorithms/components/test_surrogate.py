@@ -12,9 +12,10 @@ import pytest
 from fedbo.algorithms.base import Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.components.coordinates import COORDINATES, from_coordinates, to_coordinates
-from fedbo.algorithms.components.surrogate import LocalState
+from fedbo.algorithms.components.surrogate import KEPT, LocalState, Surrogate
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.records import changed
+from fedbo.surrogates.posterior import factorise
 
 
 def told(name: str, dim: int, n: int, function: Any, **settings: Any) -> tuple[Any, LocalState]:
@@ -106,3 +107,78 @@ def test_a_trust_region_keeps_a_draw_of_many_inputs_near_the_best_point() -> Non
         decision, _ = algorithm.ask(state, (), Streams(1, owner=0).at(1))
         far.append(float(np.abs(decision.x[0] - x[0]).max()))
     assert far[0] < 0.25 < far[1]
+
+
+def noisy_bowl(x: np.ndarray) -> np.ndarray:
+    return bowl(x) + 0.05 * np.random.default_rng(7).standard_normal(len(x))
+
+
+def fits(monkeypatch: pytest.MonkeyPatch, name: str, until: int, odd: int = 0, **settings: Any) -> tuple[list[int], list[int]]:
+    """The numbers of observations at which an agent chose transformations, and at which it only climbed on."""
+    whole, quick = list[int](), list[int]()
+    choose, climb = Surrogate._warped, Surrogate._warped_along
+    monkeypatch.setattr(
+        Surrogate, "_warped", lambda self, state, *more: whole.append(len(state.u)) or choose(self, state, *more)
+    )
+    monkeypatch.setattr(
+        Surrogate, "_warped_along", lambda self, state, *more: quick.append(len(state.u)) or climb(self, state, *more)
+    )
+    algorithm, state = told(name, 2, until, noisy_bowl, **settings)
+    x, y = np.random.default_rng(2).random((until, 2)), state.y.copy()
+    if odd:
+        y[odd:] += 40.0
+    state = algorithm.agent_init(Problem(2, 1, [0], until, 10, 0), Streams(3, owner=0))
+    for n in range(until):
+        state = algorithm.fit(algorithm.tell(state, x[n : n + 1], y[n : n + 1]), Streams(3, owner=0).at(n))
+    return whole, quick
+
+
+def test_transformations_are_chosen_ever_more_seldom_and_hyperparameters_follow_each_observation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole, quick = fits(monkeypatch, "gp_ei", 60)
+    assert whole[:20] == list(range(1, 21))
+    apart = np.diff([n for n in whole if n >= 20])
+    assert apart.min() >= 1
+    assert 2 <= apart[-2:].min()
+    assert sorted(whole + quick)[:49] == list(range(1, 50))
+    assert np.diff(sorted(whole + quick)[49:]).max() == 2
+
+
+def test_values_far_from_their_predictions_hasten_the_next_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = fits(monkeypatch, "gp_ei", 60)[0]
+    monkeypatch.undo()
+    at = next(n for n in range(40, 60) if n not in usual and n - 1 not in usual)
+    hastened = fits(monkeypatch, "gp_ei", at, odd=at - 1)[0]
+    assert hastened[:-1] == [n for n in usual if n < at]
+    assert hastened[-1] == at
+
+
+def test_every_method_keeps_its_own_least_distance_between_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, quick = fits(monkeypatch, "ts", 40)
+    assert whole == [1, 6, 11, 16, 21, 26, 31, 36]
+    assert quick == []
+
+
+@pytest.mark.parametrize("name", ["gp_ei", "ts", "fed_prior", "trust_best"])
+def test_a_decision_by_thousands_of_observations_takes_as_much_as_by_hundreds(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cost is what is factorised: no matrix has more rows than `KEPT` and those under way."""
+    sizes = list[int]()
+
+    def watched(covariance: Any, *more: Any) -> Any:
+        sizes.append(len(covariance))
+        return factorise(covariance, *more)
+
+    for module in ("fedbo.surrogates.posterior", "fedbo.algorithms.learned_prior.learned_prior"):
+        monkeypatch.setattr(f"{module}.factorise", watched)
+    algorithm = entry(name).make()
+    state = algorithm.agent_init(Problem(2, 1, [0], 2000, 10, 0), Streams(3, owner=0))
+    x = np.random.default_rng(2).random((2000, 2))
+    state = algorithm.tell(state, x, noisy_bowl(x))
+    state = algorithm.pending(state, np.array([[0.1, 0.2], [0.3, 0.9]]))
+    decision, _ = algorithm.ask(state, (), Streams(3, owner=0).at(1))
+    assert decision.x.shape == (1, 2)
+    assert max(sizes, default=0) <= KEPT + 2
+    assert np.abs(decision.x - [0.31, 0.77]).max() < 0.25  # and it still knows where the values are large

@@ -28,7 +28,7 @@ LINES = {
     "algorithms/components": 2572,
     "algorithms/learned_prior": 1213,
     "algorithms/private": 650,
-    "analysis": 3965,
+    "analysis": 3966,
     "commands": 1316,
     "commands/export": 250,
     "commands/watch": 402,
@@ -74,7 +74,7 @@ LINES = {
     "workers": 1982,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 89248, "no room": 43415, "modules": 647}
+MOST = {"all": 86082, "no room": 43379, "modules": 599}
 
 
 def _modules() -> Iterator[tuple[str, int]]:

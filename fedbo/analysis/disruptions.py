@@ -145,7 +145,7 @@ class AgentTrouble(Messages, LifeTimes, _Who):
 
 def trouble(result: FinishedRun) -> Records[Disruptions]:
     """Measure disruptions, one row for each algorithm in each cell."""
-    optimising, place = {cell.number: cell.study.targets for cell in result.study.cells()}, result.study.labels.index
+    optimising, place = {cell.number: cell.study.agents.targets for cell in result.study.cells()}, result.study.labels.index
     rows = disruptions(*counted_tables(result), fault_names(result.study), optimising)
     return Records("trouble", Disruptions, sorted(rows, key=lambda row: (row.cell, place(row.algorithm))))
 
@@ -165,11 +165,11 @@ def trouble_by_agent(result: FinishedRun) -> Records[AgentTrouble]:
 
 
 def disruptions(
-    observations: Any, events: Any, faults: Sequence[str] = (), optimising: Mapping[int, Sequence[int]] | None = None
+    observations: Any, events: Any, faults: Sequence[str] = (), optimising: Mapping[int, Any] | None = None
 ) -> list[Disruptions]:
     """Measure every algorithm in every cell; both tables are in canonical order.
 
-    `faults` are the names of the planned faults, which name the causes of losses; `optimising` lists each cell's targets.
+    `faults` are the names of the planned faults, which name causes of losses; `optimising` are each cell's targets or "all".
     """
     targets, evaluated, nothing = targets_of(observations), dict(by_run(observations)), observations.slice(0, 0)
     found = []
@@ -281,12 +281,13 @@ class _Lives:
         return {**mean, "evaluating": mean["evaluating"] - queued, "queueing": queued}
 
 
-def _failures(observations: Any, events: Any, targets: npt.NDArray[np.int64], optimising: Sequence[int]) -> dict[str, float]:
+def _failures(observations: Any, events: Any, targets: npt.NDArray[np.int64], optimising: Any) -> dict[str, float]:
     good = observations.filter(pc.is_null(observations["error"]))
     begun = column_of(of_kinds(events, "started"), "agent")
+    begun = begun if optimising == "all" else begun[np.isin(begun, optimising)]
     forgotten = sum((error or "").startswith("forgotten") for error in observations["error"].to_pylist())
     return {
         "failed": len(of_kinds(events, "failed")),
         "forgotten": forgotten + len(of_kinds(events, "discarded")),
-        "barren": len(np.union1d(targets, begun[np.isin(begun, optimising)])) - len(np.unique(column_of(good, "agent"))),
+        "barren": len(np.union1d(targets, begun)) - len(np.unique(column_of(good, "agent"))),
     }

@@ -13,6 +13,7 @@ from right_study import added
 from test_wrong_studies import WRONG
 
 from fedbo.cli import main
+from fedbo.settings.errors import in_plugin
 from fedbo.study.schema import schema
 from tests.random_studies.studies import draw_study
 
@@ -41,7 +42,8 @@ def _examples() -> Iterator[Path]:
 @pytest.mark.parametrize("path", [*_examples()], ids=lambda path: path.stem)
 def test_every_example_is_valid(valid: Any, path: Path) -> None:
     document = tomllib.loads(path.read_text(encoding="utf-8"))
-    assert [error.message for error in valid.iter_errors(document)] == []
+    installed = [table for table in document["algorithm"] if not in_plugin("algorithm", table["name"])]
+    assert [error.message for error in valid.iter_errors({**document, "algorithm": installed})] == []
 
 
 def test_random_studies_and_their_resolved_forms_are_valid(valid: Any, tmp_path: Path) -> None:

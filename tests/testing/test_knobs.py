@@ -43,7 +43,7 @@ FIXED = {
         *("cluster._CONNECT_TIMEOUT", "cluster._INSTALL_TIMEOUT", "cluster._SHARE_TIMEOUT", "ray_pool._POLL"),
         *("workers._LOST_AFTER", "supervision._HALT_TIMEOUT", "head._PATIENCE", "head._TIMEOUT", "head.LOOKED_EVERY"),
         *("progress._ROWS", "progress._EVERY", "progress._RARER", "progress._SURE"),
-        *("page_server._PATIENCE", "run_watch._TRIES"),
+        *("command._PATIENCE", "run_watch._TRIES"),
     },
     "is a limit that a user is told": {
         *("messages._FEW_WORDS", "rows._SHARE_OF_MEMORY", "contained.LONGEST", "evaluate.LONGEST"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import tracemalloc
 from collections import Counter, defaultdict
 from dataclasses import replace
@@ -20,6 +21,7 @@ from scipy import stats
 from small_runs import ALL_MODES, Setting, fts
 
 from fedbo.actors.host import Host
+from fedbo.actors.hosts import InlineHosts
 from fedbo.actors.remote import RayHosts, start_hosts
 from fedbo.actors.task import StepRequest
 from fedbo.algorithms.catalog import entry
@@ -254,3 +256,24 @@ def test_who_is_known_to_be_away_is_asked_only_where_nobody_else_is_idle() -> No
         state.agents[number].known_offline = True
     state.rounds.active.clear()
     assert len(server.enlist(state, 2)) == 3
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3])
+def test_crashed_agents_forget_the_same_however_many_steps_are_computed_together(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How many take little time depends on the machine: an agent may leave the columns with a step that is not committed."""
+    everybody = tuple(range(20))
+    plan = (Crash(everybody, rate=0.1, restart=1.5, state="lost"), Crash(everybody, rate=0.005))
+    carry_out, found = InlineHosts._carry_out, set()
+    for number in range(4):
+        sizes = random.Random(number)
+
+        def drawn(self: InlineHosts, agents: list[int], sizes: random.Random = sizes) -> None:
+            carry_out(self, agents)
+            self._together = sizes.choice((1, 2, 3, 8, 64, 128))
+
+        monkeypatch.setattr(InlineHosts, "_carry_out", drawn)
+        made = world(exchange=idle(0.2), iterations=25, seed=seed, evaluation=Constant(1.0), world={"plan": plan}).run()
+        found.add(str(made.rows))
+    assert len(found) == 1

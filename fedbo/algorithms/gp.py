@@ -191,9 +191,9 @@ def cost_model(state: LocalState, x: Array, streams: Streams) -> Posterior:
         raise SettingError("cost", 'requires an objective that reports costs; set cost = "ignored"')
     settings = ROBUST if state.lattice is None else settings_of_typed(SCALED, x, state.lattice)
     u = state.u if state.failed is None else np.concatenate([state.u, state.failed])
-    y = np.log(state.costs)
-    rows = representatives(u, -y, KEPT)  # of the cheapest ones
-    u, y = u[rows], y[rows]
+    values = np.append(state.y, np.full(len(u) - len(state.y), -np.inf))
+    rows = representatives(u, values, KEPT)  # those of the surrogate, since a decision weighs both models near the best point
+    u, y = u[rows], np.log(state.costs)[rows]
     return condition(fit_gp(u, y, settings, streams.rng("costs")), u, y)
 
 

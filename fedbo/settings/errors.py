@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterable
 from types import FrameType
 
-_MANY = 30
+_MANY = 30  # names, of which an error leaves out controls
 # What the plug-ins in fedbo's own repository have, by its kind, for the error where they are not installed.
 _IN_PLUGINS = {
     "algorithm": {

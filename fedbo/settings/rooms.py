@@ -112,7 +112,7 @@ def _folders() -> Iterator[str]:
 def _are_declared() -> bool:
     """Check whether an installed package declares rooms: importing the reader of entry points takes longer than a command."""
     files = (path for folder in sys.path for path in Path(folder or ".").glob("*-info/entry_points.txt"))
-    return any("[fedbo.rooms]" in path.read_text(encoding="utf-8") for path in files)
+    return any(b"[fedbo.rooms]" in path.read_bytes() for path in files if os.access(path, os.R_OK))
 
 
 @cache

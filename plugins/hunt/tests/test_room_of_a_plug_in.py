@@ -48,6 +48,15 @@ def test_a_wrong_directory_is_one_line(tmp_path: Path, capsys: pytest.CaptureFix
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
+def test_files_of_other_packages_that_cannot_be_read_as_text_stop_no_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "odd-1.0.dist-info").mkdir()
+    (tmp_path / "odd-1.0.dist-info" / "entry_points.txt").write_bytes(b"[\xff\xfe]\n")
+    monkeypatch.setattr("sys.path", [str(tmp_path), str(tmp_path / "none")])
+    assert not rooms._are_declared()
+
+
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Take the entry points of all plug-ins away."""

@@ -6,48 +6,17 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+from sums import PROBLEM, M, N, agent, answers, bowl, message, points
 
-from fedbo.algorithms.base import Array, Inbound, Payload, Problem
-from fedbo.algorithms.components.collaborative import CollaborativeState
+from fedbo.algorithms.base import Array, Inbound
 from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.components.surrogate import Surrogate
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.surrogates.acquisition import Prediction, prediction
 from fedbo.surrogates.features import phi
 from fedbo_rivals.ensemble import predictions
-from fedbo_rivals.feature_sums import FeatureStatistics, FeatureSums, linear_posterior
+from fedbo_rivals.feature_sums import FeatureStatistics, linear_posterior
 from fedbo_rivals.fed_gp import FedGP, mixed
-
-N, M = 4, 30
-PROBLEM = Problem(2, N, tuple(range(N)), 3, 10)
-
-
-def bowl(x: Array, agent: int = 0) -> Array:
-    return np.asarray(10.0 * agent - ((x - 0.3 - 0.05 * agent) ** 2).sum(axis=1))
-
-
-def points(number: int, count: int = 12) -> Array:
-    return np.random.default_rng(number).random((count, 2))
-
-
-def agent(method: FeatureSums, number: int, count: int = 12) -> CollaborativeState:
-    state = method.agent_init(dataclasses.replace(PROBLEM, agent=number), Streams(1, owner=number))
-    x = points(number, count)
-    return method.tell(state, x, bowl(x, number))
-
-
-def message(method: FeatureSums, number: int) -> Payload:
-    payload, _ = method.outbox(agent(method, number), Streams(1, owner=number))
-    assert payload is not None
-    return payload
-
-
-def answers(method: FeatureSums, payloads: dict[int, Payload], staleness: Array | None = None) -> dict[int, Payload]:
-    server = method.server_init(PROBLEM)
-    for number, payload in payloads.items():
-        server = method.receive(server, Inbound(number, 0, 0.0, payload), 0.0)
-    weight = np.ones(N) if staleness is None else staleness
-    return method.broadcast(server, range(N), weight, Streams(1, owner=COORDINATOR))[0]
 
 
 def test_the_first_point_without_observations_is_where_the_others_expect_most() -> None:

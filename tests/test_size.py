@@ -62,7 +62,7 @@ LINES = {
     "objectives/tasks": 1951,
     "objectives/typed_spaces": 898,
     "privacy": 3204,
-    "settings": 1859,
+    "settings": 1860,
     "sites": 6547,
     "stopping": 475,
     "study": 4497,
@@ -74,7 +74,7 @@ LINES = {
     "workers": 1982,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 86082, "no room": 43379, "modules": 599}
+MOST = {"all": 86083, "no room": 43380, "modules": 599}
 
 
 def _modules() -> Iterator[tuple[str, int]]:

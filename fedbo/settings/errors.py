@@ -101,7 +101,8 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
 def in_plugin(kind: str, name: str) -> str:
     """Return the error of a name that a plug-in has which is not installed; empty if none has it."""
     plugins = (plugin for plugin, names in _IN_PLUGINS.get(kind, {}).items() if name in names.split())
-    return next((f"{kind} '{name}' is in the plug-in {each}, which is not installed; install it" for each in plugins), "")
+    remedy = "which is not installed; install it in a clone of fedbo: pip install --no-deps plugins"
+    return next((f"{kind} '{name}' is in the plug-in {each}, {remedy}/{each.removeprefix('fedbo-')}" for each in plugins), "")
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

@@ -28,7 +28,7 @@ LINES = {
     "algorithms/components": 2572,
     "algorithms/learned_prior": 1213,
     "algorithms/private": 650,
-    "analysis": 3966,
+    "analysis": 3968,
     "commands": 1316,
     "commands/export": 250,
     "commands/watch": 402,
@@ -48,7 +48,7 @@ LINES = {
     "lab/fork": 1157,
     "lab/papers": 1337,
     "lab/tabulation": 838,
-    "lab/twins": 1728,
+    "lab/twins": 2135,
     "lab/why": 1966,
     "lab/worth": 569,
     "objectives": 2096,
@@ -74,7 +74,7 @@ LINES = {
     "workers": 1982,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 86083, "no room": 43380, "modules": 599}
+MOST = {"all": 86492, "no room": 43382, "modules": 602}
 
 
 def _modules() -> Iterator[tuple[str, int]]:

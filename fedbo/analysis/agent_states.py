@@ -50,25 +50,27 @@ class StateIntervals:
         return list(zip(self.agent[mine].tolist(), self.begin[mine].tolist(), self.end[mine].tolist(), strict=True))
 
 
-def state_intervals(events: Any) -> StateIntervals:
+def state_intervals(events: Any, until: float | None = None) -> StateIntervals:
     """Return the states of the agents over the events of one run.
 
-    A life ends with `done`, with a permanent crash, or otherwise with the agent's last event of its own.
+    A life ends with `done`, with a permanent crash, or otherwise at the time `until`; without one, with the agent's last event
+    of its own.
     """
     happened = of_kinds(events, *OWN_EVENTS)
     agent, time, kind = (column_of(happened, name) for name in ("agent", "time", "kind"))
     is_over = np.asarray(ends_life(happened))
     order = np.argsort(agent, kind="stable")
     order = order[_alive(agent[order], is_over[order])]
-    agent, time = agent[order].astype(np.int64), time[order].astype(np.float64)
+    agent, time, is_over = agent[order].astype(np.int64), time[order].astype(np.float64), is_over[order]
     state = _states(agent, kind[order])
     first = starts(agent)
     last = np.append(first[1:], True) if len(first) else first
-    end = np.append(time[1:], 0.0) if len(time) else time
-    begin = np.concatenate([np.zeros(int(first.sum())), time[~last]])
-    who = np.concatenate([agent[first], agent[~last]])
-    what = np.concatenate([np.full(int(first.sum()), STATES.index("waiting")), state[~last]])
-    return _joined(who, begin, np.concatenate([time[first], end[~last]]), what)
+    end = np.where(last, 0.0 if until is None else until, np.roll(time, -1))
+    inside = ~last if until is None else ~(last & is_over)
+    begin = np.concatenate([np.zeros(int(first.sum())), time[inside]])
+    who = np.concatenate([agent[first], agent[inside]])
+    what = np.concatenate([np.full(int(first.sum()), STATES.index("waiting")), state[inside]])
+    return _joined(who, begin, np.concatenate([time[first], end[inside]]), what)
 
 
 def ends_life(events: Any) -> Any:

@@ -25,13 +25,14 @@ def fit(
     cell: CellNumber = 0,
     seed: Seed = 0,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for world.toml, and for durations that no distribution fits.")
+        Path | None, typer.Option(help="Folder for world.toml, durations.png, and durations that no distribution fits.")
     ] = None,
     printed: Printed = Format.text,
 ) -> None:
     """Fit durations, decision times, latencies, absences, crashes and losses, and print them as tables of a study.
 
-    A log has a column duration, or started and finished; it may have agent, and coordinates from 0 to 1 in u1, u2, ….
+    A log has a column duration, or started and finished; it may have agent, coordinates from 0 to 1 in u1, u2, …, and ended: 0
+    where an evaluation was cut short.
     """
     from fedbo.actors.storage import atomic
     from fedbo.lab.twins.fitting import fit_world
@@ -43,9 +44,12 @@ def fit(
     file = None
     if out is not None:
         make_folder(out)
-        file = str(keep_durations(measured, out.resolve()))
+        file = str(keep_durations(measured, out.resolve(), seed))
     world = fit_world(measured, seed, file)
     if out is not None:
+        from fedbo.lab.twins.figure import draw_durations
+
+        draw_durations(measured, world, out, source.name)
         atomic.write_text(out / "world.toml", world_toml(world, str(source), seed))
     if printed is Format.json:
         print_json(world_facts(world))

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from scipy import stats
 
-from fedbo.lab.twins.families import ALIKE, Array, Candidate, DurationRegression, best, candidates, regression
+from fedbo.lab.twins.families import ALIKE, Array, Candidate, CensoredTimes, Numbers, best, candidates
 from fedbo.lab.twins.measurements import Measurements
+from fedbo.lab.twins.regression import DurationRegression, regression
+from fedbo.lab.twins.survival import mean_of, p_alike
 
 DEPENDS = 0.01  # p below which durations count as depending on the agent, or on the configuration
 _DIGITS = 6
@@ -53,8 +53,9 @@ class FittedWorld:
     - `workers`: the number of simultaneous evaluations.
     - `failures`: the number of failed evaluations, and of all.
     - `places`: the number of the agent with each id of a log, by the order of ids; empty for a run.
-    - `ended`: the number of absences and downtimes that had ended.
-    - `unfinished`: the number of evaluations, absences and downtimes that had not ended, whose fitted times are too short.
+    - `ended`: the number of times of each kind that had ended.
+    - `unfinished`: the number of those that had not ended; their times so far are in the fit. `unmeasured`: the number of
+      evaluations that had not ended and whose begin is unknown, so that they are not in the fit.
     - `cluster`, `resources` and `preemptions`: those of the recorded study; `queued`: the mean time in its queue for workers.
     """
 
@@ -74,15 +75,16 @@ class FittedWorld:
     queued: float | None = None
     interrupted: int = 0
     unfinished: Mapping[str, int] = field(default_factory=dict)
+    unmeasured: int = 0
     ended: Mapping[str, int] = field(default_factory=dict)
     places: Mapping[int, int] = field(default_factory=dict)
 
     def p_of(self) -> dict[str, float | None]:
         """Return p of each fit, None where nothing was tested or where what had not ended is missing."""
-        found = {"evaluation": None if self.unfinished.get("evaluations") else self.evaluation.p}
+        found = {"evaluation": None if self.unmeasured else self.evaluation.p}
         if self.latency is not None:
             found["latency"] = self.latency.p
-        return {**found, "absence": None if self.unfinished.get("absences") else self.absence_p}
+        return {**found, "absence": self.absence_p}
 
     def tables(self) -> dict[str, Any]:
         """Return the tables of a study."""
@@ -114,15 +116,15 @@ def fit_world(measured: Measurements, seed: int = 0, durations_file: str | None 
 
     If they are to be `resampled`, no family is used.
     """
-    values, agents, points = measured.columns()
+    times, points = measured.columns()
     return FittedWorld(
-        evaluation=_durations((values, agents, points), seed, durations_file, resampled),
-        latency=_latencies(np.array(measured.latencies), seed),
+        evaluation=_durations(times, points, seed, durations_file, resampled),
+        latency=_latencies(measured.times("latencies", measured.latencies), seed),
         decision=_decisions(measured),
         begins=_begins(measured.begins),
         startup=_rounded(np.mean(measured.startups)) if measured.startups else None,
         workers=measured.together,
-        failures=(measured.failed, len(values)),
+        failures=(measured.failed, len(measured.durations)),
         **_absences(measured, seed),
         faults=list(_faults(measured)),
         cluster=measured.cluster,
@@ -130,46 +132,59 @@ def fit_world(measured: Measurements, seed: int = 0, durations_file: str | None 
         preemptions=measured.preemptions,
         queued=float(np.mean(measured.queued)) if measured.queued else None,
         interrupted=measured.interrupted,
-        unfinished=measured.unfinished,
+        unfinished={kind: len(cut) for kind, cut in measured.cut.items()},
+        unmeasured=measured.unmeasured,
         places=measured.places,
-        ended={"absences": len(measured.absences), "downtimes": len(measured.downtimes)},
+        ended={
+            "evaluations": len(measured.durations),
+            "latencies": len(measured.latencies),
+            "absences": len(measured.absences),
+            "downtimes": len(measured.downtimes),
+        },
     )
 
 
-def _durations(
-    columns: tuple[Array, npt.NDArray[np.int64], Array], seed: int, file: str | None, resampled: bool
-) -> DurationFit:
+def _durations(times: CensoredTimes, points: Array, seed: int, file: str | None, resampled: bool) -> DurationFit:
     """Choose the model of durations: constant, dependent on the point, a family, or resampled measurements."""
-    values, agents, points = columns
-    factors = _factors(values, agents)
-    own = agents if factors else None
-    evened = values / np.array([factors.get(agent, 1.0) for agent in agents.tolist()])
-    mean, spread = float(evened.mean()), float(evened.std() / max(evened.mean(), 1e-300))
+    assert times.agents is not None
+    factors = _factors(times)
+    speed = np.array([factors.get(agent, 1.0) for agent in times.agents.tolist()])
+    happened = (times.values / speed)[times.ended]
+    mean, spread = float(happened.mean()), float(happened.std() / max(happened.mean(), 1e-300))
+    kept: dict[str, Any] = {"spread": spread, "count": len(happened)}
     if spread <= ALIKE:
-        table = {"model": "constant", "mean": _rounded(mean)}
-        return DurationFit(table, factors=factors, spread=spread, count=len(values))
-    if values.min() <= 0:
-        table = _measured(file, mean, factors)
-        return DurationFit(table, factors={} if file else factors, spread=spread, count=len(values))
-    dependence = regression(values, agents if factors else np.zeros_like(agents), points, seed)
-    tried = candidates(values, own, seed)
+        return DurationFit({"model": "constant", "mean": _rounded(mean)}, factors=factors, **kept)
+    mean = mean_of(times.values / speed, times.ended)
+    if times.values.min() <= 0:
+        return DurationFit(_measured(file, mean, factors), factors={} if file else factors, **kept)
+    own = times.agents if factors else None
+    dependence = regression(times.values[times.ended], _of_ended(times, bool(factors)), points, seed)
+    tried = candidates(times._replace(agents=own), seed)
+    kept |= {"tried": tried, "dependence": dependence}
     if dependence is not None and dependence.p_none < DEPENDS:
-        slopes = [_rounded(slope) for slope in dependence.slopes]
         table = {
             "model": "log_linear",
             "mean": _rounded(dependence.mean),
-            "slopes": slopes,
+            "slopes": [_rounded(slope) for slope in dependence.slopes],
             "sigma": _rounded(dependence.sigma),
         }
-        return DurationFit(table, tried, factors, dependence=dependence, spread=spread, count=len(values))
+        return DurationFit(table, factors=factors, **kept)
     chosen = None if resampled else best(tried)
     if chosen is None and file is not None:
-        return DurationFit(_measured(file, mean, factors), tried, {}, dependence=dependence, spread=spread, count=len(values))
+        return DurationFit(_measured(file, mean, factors), factors={}, **kept)
     chosen = chosen or tried[0]
-    settings = {name: _rounded(value) for name, value in chosen.settings.items()}
-    return DurationFit(
-        {"model": chosen.model, **settings}, tried, factors, dependence=dependence, spread=spread, count=len(values)
-    )
+    return DurationFit({"model": chosen.model, **_settings(chosen)}, factors=factors, **kept)
+
+
+def _of_ended(times: CensoredTimes, differ: bool) -> Numbers:
+    """Return the agents of the evaluations that ended, all 0 unless they differ."""
+    assert times.agents is not None
+    agents = times.agents[times.ended]
+    return agents if differ else np.zeros_like(agents)
+
+
+def _settings(chosen: Candidate) -> dict[str, float]:
+    return {name: _rounded(value) for name, value in chosen.settings.items()}
 
 
 def _measured(file: str | None, mean: float, factors: Mapping[int, float]) -> dict[str, Any]:
@@ -179,28 +194,36 @@ def _measured(file: str | None, mean: float, factors: Mapping[int, float]) -> di
     )
 
 
-def _factors(values: Array, agents: npt.NDArray[np.int64]) -> dict[int, float]:
-    """Return the factor of each agent's durations, if agents differ by a Kruskal-Wallis test; empty otherwise."""
-    numbers, place, counts = np.unique(agents, return_inverse=True, return_counts=True)
+def _factors(times: CensoredTimes) -> dict[int, float]:
+    """Return the factor of each agent's durations, if agents differ by a log-rank test; empty otherwise.
+
+    An agent's mean is all its times for each evaluation that ended.
+    """
+    values, ended, agents = times
+    assert agents is not None
+    numbers, place = np.unique(agents, return_inverse=True)
+    counts = np.bincount(place, ended)
     if len(numbers) < 2 or counts.min() < 3 or np.ptp(values) <= 1e-9 * values.max():
         return {}
-    if stats.kruskal(*(values[place == one] for one in range(len(numbers)))).pvalue >= DEPENDS:
+    if p_alike(values, ended, place) >= DEPENDS:
         return {}
-    means = np.bincount(place, values) / counts
-    return {int(agent): _rounded(mean / values.mean()) for agent, mean in zip(numbers, means, strict=True) if mean > 0}
+    means, mean = np.bincount(place, values) / counts, values.sum() / ended.sum()
+    return {int(agent): _rounded(own / mean) for agent, own in zip(numbers, means, strict=True) if own > 0}
 
 
-def _latencies(values: Array, seed: int) -> DurationFit | None:
+def _latencies(times: CensoredTimes, seed: int) -> DurationFit | None:
     """Fit latencies; if no family fits, use their mean."""
-    if not len(values) or values.max() <= 0:
+    happened = times.values[times.ended]
+    if not len(happened) or happened.max() <= 0:
         return None
-    mean, spread = float(values.mean()), float(values.std() / values.mean())
-    tried = candidates(values, None, seed) if values.min() > 0 and spread > ALIKE and len(values) >= 5 else []
+    spread = float(happened.std() / happened.mean())
+    kept: dict[str, Any] = {"spread": spread, "count": len(happened)}
+    tried = candidates(times, seed) if times.values.min() > 0 and spread > ALIKE and len(happened) >= 5 else []
     chosen = best(tried)
     if chosen is None:
-        return DurationFit({"model": "constant", "mean": _rounded(mean)}, tried, spread=spread, count=len(values))
-    settings = {name: _rounded(value) for name, value in chosen.settings.items()}
-    return DurationFit({"model": chosen.model, **settings}, tried, spread=spread, count=len(values))
+        mean = float(happened.mean()) if spread <= ALIKE else mean_of(times.values, times.ended)
+        return DurationFit({"model": "constant", "mean": _rounded(mean)}, tried, **kept)
+    return DurationFit({"model": chosen.model, **_settings(chosen)}, tried, **kept)
 
 
 def _decisions(measured: Measurements) -> tuple[float, float] | None:
@@ -229,22 +252,30 @@ def _begins(pairs: Iterable[tuple[int, float]]) -> dict[int, float]:
 
 
 def _absences(measured: Measurements, seed: int) -> dict[str, Any]:
-    """Fit exponential presences and absences, and test the finished absences."""
+    """Fit exponential presences and absences, and test the absences."""
     if not measured.departures or not measured.absences:
         return {}
-    absent = np.array(measured.absences)
-    found = [one for one in candidates(absent, None, seed) if one.model == "exponential"] if absent.min() > 0 else []
-    table = {"present": _rounded(measured.present / measured.departures), "absent": _rounded(float(absent.mean()))}
-    return {"availability": table, "absence_p": found[0].p if found and len(absent) >= 5 else None}
+    times = measured.times("absences", measured.absences)
+    found = [one for one in candidates(times, seed) if one.model == "exponential"] if times.values.min() > 0 else []
+    absent = float(times.values.sum() / times.ended.sum())
+    table = {"present": _rounded(measured.present / measured.departures), "absent": _rounded(absent)}
+    return {"availability": table, "absence_p": found[0].p if found and len(measured.absences) >= 5 else None}
 
 
 def _faults(measured: Measurements) -> Iterable[dict[str, Any]]:
     """List the observed faults: crashes at a rate, and the share of lost transmissions."""
     if measured.crashes and measured.alive > 0:
-        back = {"restart": _rounded(float(np.mean(measured.downtimes)) + _unnoticed(measured))} if measured.downtimes else {}
+        back = {"restart": _rounded(_downtime(measured) + _unnoticed(measured))} if measured.downtimes else {}
         yield {"kind": "crash", "rate": _rounded(measured.crashes / measured.alive), **back}
     if measured.lost:
         yield {"kind": "loss", "probability": _rounded(min(1.0, measured.lost / (measured.sent or 1)))}
+
+
+def _downtime(measured: Measurements) -> float:
+    """Return the mean time of a restart; where all that ended took as long, others take as long too."""
+    happened, times = np.array(measured.downtimes), measured.times("downtimes", measured.downtimes)
+    alike = happened.std() <= ALIKE * happened.mean() and times.values.max() <= happened.max() * (1 + ALIKE)
+    return float(happened.mean()) if alike else mean_of(times.values, times.ended)
 
 
 def _unnoticed(measured: Measurements) -> float:

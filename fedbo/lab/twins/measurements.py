@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.analysis.agent_states import event_intervals, state_intervals
-from fedbo.analysis.grouping import of_kinds
+from fedbo.analysis.agent_states import EventInterval, event_intervals, state_intervals
+from fedbo.analysis.grouping import column_of, of_kinds
 from fedbo.analysis.timeline_bars import placements
+from fedbo.lab.twins.families import CensoredTimes
 from fedbo.settings.errors import FedboError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float64]
 Row = dict[str, Any]
 Span = tuple[float, float]
-CUT_SHORT = ("evaluations", "absences", "downtimes")
+CUT_SHORT = ("evaluations", "latencies", "absences", "downtimes")
 _SHORTEST = 1e-6  # units of time that a crash takes at least; a study takes none of 0
 
 
@@ -40,8 +41,8 @@ class Measurements:
     - `latencies` of messages and answers; `begins` are pairs of an agent and the time of its first step beyond its evaluations.
     - `absences` and `downtimes` are lengths; there were `departures` in the time `present`, and `crashes` in the time `alive`.
       `lost_steps` are the ages of steps when their agents were found dead.
-    - `unfinished` counts what had not ended, by kind: evaluations, of which a step that began again has had some, absences, and
-      downtimes. Their times are missing, and were longer than those that ended.
+    - `cut` has the times so far of what had not ended, by kind: those of evaluations, of which a step that began again has had
+      some, with their agents in `cut_agents`. `unmeasured` counts evaluations that had not ended and whose begin is unknown.
     - `lost` of `sent` transmissions; at most `together` simultaneous evaluations.
     - `cluster`, `resources` and `preemptions` are tables of the recorded study, and empty without a [cluster]. `queued` are the
       times in its queue; `interrupted` counts evaluations without a duration, since a preemption cut it in parts.
@@ -64,7 +65,9 @@ class Measurements:
     crashes: int = 0
     alive: float = 0.0
     places: dict[int, int] = field(default_factory=dict)
-    unfinished: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CUT_SHORT, 0))
+    cut: dict[str, list[float]] = field(default_factory=lambda: {kind: [] for kind in CUT_SHORT})
+    cut_agents: list[int] = field(default_factory=list)
+    unmeasured: int = 0
     sent: int = 0
     lost: int = 0
     together: int = 0
@@ -74,11 +77,17 @@ class Measurements:
     queued: list[float] = field(default_factory=list)
     interrupted: int = 0
 
-    def columns(self) -> tuple[Array, npt.NDArray[np.int64], Array]:
-        """Return durations, agents and points as arrays."""
+    def columns(self) -> tuple[CensoredTimes, Array]:
+        """Return the times of evaluations, those that ended first, and the points of these as arrays."""
         count = len(self.durations)
         points = np.array(self.points, dtype=np.float64).reshape(count, -1) if count else np.empty((0, 0))
-        return np.array(self.durations), np.array(self.agents, dtype=np.int64), points
+        agents = np.array([*self.agents, *self.cut_agents], dtype=np.int64)
+        return self.times("evaluations", self.durations)._replace(agents=agents), points
+
+    def times(self, kind: str, ended: Sequence[float]) -> CensoredTimes:
+        """Return times of one kind, those that `ended` before those that were cut short."""
+        cut = self.cut[kind]
+        return CensoredTimes(np.array([*ended, *cut], dtype=np.float64), np.repeat([True, False], [len(ended), len(cut)]))
 
 
 def measure_run(into: Measurements, observations: Any, events: Any, study: Study) -> None:
@@ -110,11 +119,18 @@ def measure_run(into: Measurements, observations: Any, events: Any, study: Study
             into.durations.append(length / row["pulls"])
             into.agents.append(row["agent"])
             into.points.append(row["u"])
-    _steps(into, by_agent, pauses, events, policy.parallel if policy.prefetch else None)
-    begun, ended = (len(of_kinds(events, kind)) for kind in ("started", "finished"))
-    into.unfinished["evaluations"] += max(0, begun - ended)
-    _messages(into, events)
-    _lives(into, events, by_agent if real else {})
+    thought = _steps(into, by_agent, pauses, events, policy.parallel if policy.prefetch else None)
+    last = float(np.max(column_of(events, "time"), initial=0.0))
+    until = last if real or study.budget.time is None else max(last, study.budget.time)
+    open_ = list(_open_steps(events, until))
+    if on_cluster:
+        _cut_on_workers(into, rows, events, study)
+    elif policy.prefetch or any(row["query"] or row["pulls"] > 1 for row in rows):
+        into.unmeasured += len(open_)
+    else:
+        _cut_steps(into, open_, pauses, thought)
+    _messages(into, events, until)
+    _lives(into, events, by_agent if real else {}, until)
     if real and not policy.overlaps:
         into.lost_steps += _lost_steps(events, by_agent)
 
@@ -150,8 +166,49 @@ def _from_queue(into: Measurements, rows: Sequence[Row], events: Any, study: Stu
             length = (row["finished"] - row["started"] - worker.startup) * worker.speed
         if kept and key in cut:
             into.interrupted, length = into.interrupted + 1, np.nan
-        found.append({**row, "started": begun, "length": length})
+        found.append({**row, "started": begun, "length": length, "placed": row["started"]})
     return found
+
+
+def _open_steps(events: Any, until: float) -> Iterable[tuple[int, Span]]:
+    """Yield the agent of each step that did not end, with its begin and the time at which it was begun again or lost."""
+    begun: dict[int, dict[int, float]] = defaultdict(dict)
+    for kind, agent, step, time in _listed(
+        of_kinds(events, "started", "finished", "crashed", "done"), "kind", "agent", "step", "time"
+    ):
+        own = begun[agent]
+        lost = [step] if kind == "started" else [*own] if kind in ("crashed", "done") else []
+        yield from ((agent, (own.pop(one), time)) for one in lost if one in own)
+        if kind == "started":
+            own[step] = time
+        elif kind == "finished":
+            own.pop(step, None)
+    yield from ((agent, (since, until)) for agent, own in begun.items() for since in own.values())
+
+
+def _cut_steps(into: Measurements, steps: Iterable[tuple[int, Span]], pauses: Mapping[int, list[Span]], thought: float) -> None:
+    """Add the times of the evaluations of steps that did not end, which a decision of so much time came before."""
+    for agent, (since, until) in steps:
+        length = until - since - thought - _overlap(since + thought, until, pauses[agent])
+        if length > 0:
+            into.cut["evaluations"].append(length)
+            into.cut_agents.append(agent)
+
+
+def _cut_on_workers(into: Measurements, rows: Iterable[Row], events: Any, study: Study) -> None:
+    """Add the times of stays on workers without an end of their evaluation; where work is kept, these are parts of one."""
+    assert study.cluster is not None
+    workers = [one for one in study.cluster.classes() for _ in range(one.count)]
+    ended = {(row["agent"], row["step"], row["query"], row["placed"]) for row in rows}
+    kept = any("checkpoint" in fault for fault in into.preemptions)
+    for one in placements(events).to_pylist():
+        if (one["agent"], one["step"], one["query"], one["started_at"]) in ended or (kept and one["preempted"]):
+            continue
+        worker = workers[one["worker"]]
+        length = (one["ended_at"] - one["started_at"] - worker.startup) * worker.speed
+        if length > 0:
+            into.cut["evaluations"].append(length)
+            into.cut_agents.append(one["agent"])
 
 
 def _overlap(since: float, until: float, pauses: Iterable[Span]) -> float:
@@ -166,11 +223,12 @@ def most_at_once(begins: Array, ends: Array) -> int:
 
 def _steps(
     into: Measurements, by_agent: Mapping[int, list[Row]], pauses: Mapping[int, list[Span]], events: Any, places: int | None
-) -> None:
-    """Measure the time of steps beyond their evaluations; restarted steps are left out.
+) -> float:
+    """Measure the time of steps beyond their evaluations; restarted steps are left out. Return the time of a typical decision.
 
     With the number of `places`, points are decided in advance, and may wait for one.
     """
+    decisions: list[float] = []
     begun: dict[tuple[int, int], list[float]] = defaultdict(list)
     over: dict[tuple[int, int], float] = {}
     for kind, agent, step, time in _listed(of_kinds(events, "started", "finished"), "kind", "agent", "step", "time"):
@@ -204,8 +262,10 @@ def _steps(
             else:
                 known.append((t_n, max(0.0, until - since - _overlap(since, until, pauses[agent]))))
         typical = float(np.median([took for _, took in known])) if known else 0.0
+        decisions += [took for _, took in known]
         into.thoughts += [*known, *((t_n, min(typical, most)) for t_n, most in bounds)]
         into.startups += [gap for _, gap in waits]
+    return float(np.median(decisions)) if decisions else 0.0
 
 
 def _firsts(rows: Iterable[Row]) -> dict[int, float]:
@@ -229,8 +289,8 @@ def _free_since(starts: Array, ends: Array, moment: float, places: int) -> float
     return -np.inf
 
 
-def _messages(into: Measurements, events: Any) -> None:
-    """Measure how long messages and answers took, and count the transmissions that were lost."""
+def _messages(into: Measurements, events: Any, until: float) -> None:
+    """Measure how long messages and answers took, those on their way at the end too, and count the transmissions lost."""
     sent: dict[tuple[int, int], float] = {}
     answered = 0.0
     kinds = of_kinds(events, "sent", "arrived", "late", "round", "delivered", "lost", "missed")
@@ -240,6 +300,7 @@ def _messages(into: Measurements, events: Any) -> None:
             into.sent += 1
         elif kind == "lost":
             into.lost += 1
+            sent.pop((agent, step), None)
             into.sent += answer is not None  # an answer has no line when it leaves
         elif kind == "missed":
             into.sent += reason == "agent_ended"
@@ -251,23 +312,23 @@ def _messages(into: Measurements, events: Any) -> None:
         elif kind == "delivered":
             into.sent += 1
             into.latencies.append(max(0.0, time - answered))
+    into.cut["latencies"] += [until - begun for begun in sent.values() if begun < until]
 
 
-def _lives(into: Measurements, events: Any, by_agent: Mapping[int, list[Row]]) -> None:
+def _lives(into: Measurements, events: Any, by_agent: Mapping[int, list[Row]], until: float) -> None:
     """Measure absences and crashes, and the time in which they could occur.
 
     In real time a spare process may be there at once; an agent is back when it evaluates again, by the rows `by_agent`.
     """
-    lived = state_intervals(events)
+    lived = state_intervals(events, until)
     agents = np.unique(lived.agent)
     life = float(np.sum(lived.end - lived.begin))
     into.present += life - lived.total("away", agents) - lived.total("down", agents)
     into.alive += life - lived.total("down", agents)
     for one in event_intervals(events, "absent", "returned"):
         into.departures += one.begin > 0
-        into.unfinished["absences"] += one.begin > 0 and not one.ends
-        if one.ends and one.begin > 0:
-            into.absences.append(one.end - one.begin)
+        if one.begin > 0:
+            (into.absences if one.ends else into.cut["absences"]).append(_last(one, until) - one.begin)
     backs: dict[int, float] = {}
     struck: dict[int, list[float]] = defaultdict(list)
     for agent, time in _listed(of_kinds(events, "crashed"), "agent", "time"):
@@ -276,13 +337,19 @@ def _lives(into: Measurements, events: Any, by_agent: Mapping[int, list[Row]]) -
         if one.begin < backs.get(one.agent, 0.0):
             continue  # its new process was gone before it had evaluated, as a spare one on the same host
         into.crashes += 1
-        into.unfinished["downtimes"] += not one.ends and not one.first["permanent"]
+        if not one.ends and not one.first["permanent"]:
+            into.cut["downtimes"].append(max(_last(one, until) - max(struck[one.agent]), _SHORTEST))
         if one.ends:
             # A crash of an agent that is down prolongs that: each takes as long as the last one of them.
             begin = one.begin if by_agent else max(time for time in struck[one.agent] if time < one.end)
             back = min((row["started"] for row in by_agent.get(one.agent, ()) if row["started"] >= one.end), default=one.end)
             into.downtimes.append(max(back - begin, _SHORTEST))
             backs[one.agent] = back
+
+
+def _last(one: EventInterval, until: float) -> float:
+    """Return the end of an interval; one without an end lasts until the end of the run."""
+    return one.end if one.ends else max(one.end, until)
 
 
 def _lost_steps(events: Any, by_agent: Mapping[int, list[Row]]) -> Iterable[float]:

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from fedbo.actors.storage.rows import write_table
 from fedbo.analysis.grouping import by_run
 from fedbo.analysis.result import Result
 from fedbo.analysis.summary import main_algorithm
+from fedbo.lab.twins.families import completed
 from fedbo.lab.twins.measurements import MeasurementError, Measurements, measure_run, most_at_once
 from fedbo.settings.columns import NumberColumn, names_in, read_columns
 from fedbo.settings.errors import SettingError
@@ -67,22 +69,24 @@ def main_label(result: Result, among: Sequence[str]) -> str:
     return main_algorithm([row for row in result.summary() if row.algorithm in among], result.study.labels)
 
 
-def keep_durations(measured: Measurements, folder: Path) -> Path:
-    """Write durations for the timing model "empirical"; return the path."""
-    values, agents, _ = measured.columns()
+def keep_durations(measured: Measurements, folder: Path, seed: int) -> Path:
+    """Write durations for the timing model "empirical", those cut short with an end that is drawn; return the path."""
+    times, _ = measured.columns()
+    values, agents = completed(times, seed), times.agents
     path = folder / DURATIONS
     write_table(pa.table({"agent": agents, "duration": values}), path)
     return path
 
 
 def _log(path: Path) -> Measurements:
-    """Read a log of evaluations: `duration`, or `started` and `finished`; `agent`, and `u1`, `u2`, … if it has them."""
+    """Read a log of evaluations: `duration`, or `started` and `finished`; `agent`, `ended`, and `u1`, `u2`, … if there."""
     names = names_in(path) or ["duration"]  # of an unreadable one, whose reader raises the error
     timed = "duration" not in names
     wanted = [NumberColumn(name) for name in (("started", "finished") if timed else ("duration",))]
     axes = [name for place, name in enumerate(f"u{number}" for number in range(1, len(names) + 1)) if name in names]
     columns = [NumberColumn(name, gaps=False) for name in axes]
-    found = read_columns(path, [*wanted, NumberColumn("agent", whole=True, optional=True), *columns])
+    ended = NumberColumn("ended", whole=True, optional=True)
+    found = read_columns(path, [*wanted, NumberColumn("agent", whole=True, optional=True), ended, *columns])
     values = found["finished"] - found["started"] if timed else found["duration"]
     wrong = ~(np.isfinite(values) & (values >= 0))
     if wrong.any():
@@ -96,8 +100,19 @@ def _log(path: Path) -> Measurements:
             f"has the point {points[row].tolist()} in row {row + 1}; coordinates ({axes[0]}, …) must be from 0 to 1"
         )
     agents = found.get("agent", np.zeros(len(values), dtype=np.int64))
-    measured = Measurements(durations=values.tolist(), agents=agents.tolist(), points=points.tolist())
+    over = _flags(found.get("ended", np.ones(len(values), dtype=np.int64)))
+    measured = Measurements(durations=values[over].tolist(), agents=agents[over].tolist(), points=points[over].tolist())
+    measured.cut["evaluations"], measured.cut_agents = values[~over].tolist(), agents[~over].tolist()
     measured.places = {agent: place for place, agent in enumerate(np.unique(agents).tolist())}
     if timed:
         measured.together = most_at_once(found["started"], found["finished"])
     return measured
+
+
+def _flags(ended: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Return whether each evaluation of a log ended."""
+    wrong = ~np.isin(ended, (0, 1))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise MeasurementError(f"has ended = {ended[row]} in row {row + 1}; ended must be 1, or 0 where it was cut short")
+    return ended.astype(bool)

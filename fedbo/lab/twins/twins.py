@@ -91,11 +91,11 @@ class Twin:
             words = "uses a privacy mechanism, is centralised, or chooses a varying number of points"
             raise MeasurementError(f"'{result.directory}': '{self.label}' {words}, which a twin does not support")
         self._folder = tempfile.TemporaryDirectory(prefix="fedbo-twin-")
-        file = str(keep_durations(measured, Path(self._folder.name)))
+        file = str(keep_durations(measured, Path(self._folder.name), seed))
         self.world = fit_world(measured, seed, file, resampled=True)
-        _, agents, pool = measured.columns()
+        pool = measured.columns()[1]
         self._pool = pool if pool.shape[1] else np.empty((0, study.problem().dim))  # sites may keep the points
-        self._count = int(study.objective.settings.get("agents", agents.max() + 1))
+        self._count = int(study.objective.settings.get("agents", max(measured.agents) + 1))
         self._table = next(table for table in study.algorithm if table.title == self.label)
 
     def __enter__(self) -> Self:

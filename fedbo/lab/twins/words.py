@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fedbo.lab.twins.families import DRAWS, REFUSED
+from fedbo.lab.twins.families import DRAWS, REFUSED, Candidate
 from fedbo.lab.twins.fitting import DEPENDS, DurationFit, FittedWorld
 from fedbo.lab.twins.twins import TwinPrediction, ratios
 from fedbo.study.document import to_toml
@@ -15,7 +15,7 @@ def world_toml(world: FittedWorld, source: str, seed: int) -> str:
     """Format a world as tables of a study, with each model's goodness of fit."""
     head = [
         f"environment fitted to {source}: tables of a study",
-        f"p: Kolmogorov-Smirnov test with a parametric bootstrap, {DRAWS} draws, seed {seed}; below {REFUSED}: does not fit",
+        f"p: distance from the Kaplan-Meier estimate, {DRAWS} draws of a bootstrap, seed {seed}; below {REFUSED}: does not fit",
         *_evaluations(world),
         *cut_short(world),
         *_rest(world),
@@ -26,10 +26,15 @@ def world_toml(world: FittedWorld, source: str, seed: int) -> str:
 def world_facts(world: FittedWorld) -> dict[str, Any]:
     """Return a world as plain data."""
     fits = {"evaluation": world.evaluation, "latency": world.latency}
-    cut = world.unfinished.get("evaluations", 0)
     tried = {
         name: [
-            {"model": one.model, **one.settings, "distance": one.distance, "p": None if cut and name == "evaluation" else one.p}
+            {
+                "model": one.model,
+                **one.settings,
+                "intervals": {key: list(ends) for key, ends in one.intervals.items()},
+                "distance": one.distance,
+                "p": None if world.unmeasured and name == "evaluation" else one.p,
+            }
             for one in fit.tried
         ]
         for name, fit in fits.items()
@@ -41,6 +46,7 @@ def world_facts(world: FittedWorld) -> dict[str, Any]:
         "tried": tried,
         "p": world.p_of(),
         "unfinished": dict(world.unfinished),
+        "unmeasured": world.unmeasured,
         "dependence": None if dependence is None else dependence._asdict(),
         "workers": world.workers,
         "startup": world.startup,
@@ -53,12 +59,12 @@ def world_facts(world: FittedWorld) -> dict[str, Any]:
 
 
 def _evaluations(world: FittedWorld) -> Iterator[str]:
-    fit, cut = world.evaluation, world.unfinished.get("evaluations", 0)
+    fit, cut = world.evaluation, world.unmeasured
     verdict = "" if cut and fit.p is not None else _verdict(fit)
     yield f"evaluations: {fit.count}, standard deviation {fit.spread:.2g} of the mean; {fit.model}{verdict}"
     yield from _tried(fit, not cut)
     if fit.factors:
-        yield f"agents differ (Kruskal-Wallis, p below {DEPENDS}): each agent is a group with its own speed"
+        yield f"agents differ (log-rank test, p below {DEPENDS}): each agent is a group with its own speed"
     found = fit.dependence
     if found is not None:
         words = f"explains {found.share:.0%} of the variance of their logarithms, F-test p = {found.p_none:.2g}"
@@ -90,12 +96,16 @@ def _rest(world: FittedWorld) -> Iterator[str]:
 
 
 def cut_short(world: FittedWorld) -> Iterator[str]:
-    """Yield a line for each kind of time of which some had not ended, and which is fitted too short therefore."""
-    ended = {"evaluations": world.evaluation.count, **world.ended}
+    """Yield a line for each kind of time of which some had not ended."""
     for kind, cut in world.unfinished.items():
         if cut:
-            count = cut + ended.get(kind, 0)
-            yield f"{cut} of {count} {kind} had not ended: these times are too short, and their fit is not tested"
+            yield f"{cut} of {cut + world.ended[kind]} {kind} had not ended: they count as longer than they had taken so far"
+    if world.unmeasured:
+        count = world.unmeasured + world.ended["evaluations"]
+        words = "when they began is unknown, so these times are too short, and their fit is not tested"
+        yield f"{world.unmeasured} of {count} evaluations had not ended: {words}"
+    if world.unfinished.get("evaluations") and world.evaluation.model == "log_linear":
+        yield "the regression on the configuration leaves out evaluations that had not ended, so its times are too short"
 
 
 def _verdict(fit: DurationFit) -> str:
@@ -111,11 +121,16 @@ def _verdict(fit: DurationFit) -> str:
 
 def _tried(fit: DurationFit, is_tested: bool = True) -> Iterator[str]:
     if fit.tried:
-        yield "  tried, best first: " + "; ".join(
-            f"{one.model} {', '.join(f'{name} {value:.4g}' for name, value in one.settings.items())}"
+        yield "  tried, best first, with intervals of 95 %: " + "; ".join(
+            f"{one.model} {', '.join(_setting(one, name) for name in one.settings)}"
             + (f", p = {one.p:.2g}" if is_tested else "")
             for one in fit.tried
         )
+
+
+def _setting(one: Candidate, name: str) -> str:
+    low, high = one.intervals[name]
+    return f"{name} {one.settings[name]:.4g} [{low:.4g}, {high:.4g}]"
 
 
 def prediction_lines(found: TwinPrediction) -> Iterator[str]:

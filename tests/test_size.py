@@ -62,7 +62,7 @@ LINES = {
     "objectives/tasks": 1951,
     "objectives/typed_spaces": 898,
     "privacy": 3204,
-    "settings": 1860,
+    "settings": 1867,
     "sites": 6547,
     "stopping": 475,
     "study": 4497,
@@ -74,7 +74,7 @@ LINES = {
     "workers": 1982,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 86492, "no room": 43382, "modules": 602}
+MOST = {"all": 86499, "no room": 43389, "modules": 602}
 
 
 def _modules() -> Iterator[tuple[str, int]]:

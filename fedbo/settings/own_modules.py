@@ -22,6 +22,7 @@ from types import ModuleType
 _SOURCE = "__fedbo_source__"  # in a module: the bytes of its file that were executed
 _STARTED = time.time() - 1.0  # as far as a file's time may be coarse
 _files: set[str] = set()  # that are executed from their source
+_names: dict[str, None] = {}  # of modules that have or had such a source, in order: a process may have thousands of others
 
 
 class _Loader(SourceFileLoader):
@@ -30,6 +31,7 @@ class _Loader(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         """Execute the file in a module."""
         source = vars(module)[_SOURCE] = self.get_data(self.path)
+        _names[module.__name__] = None
         exec(compile(source, self.path, "exec", dont_inherit=True), vars(module))
 
 
@@ -61,20 +63,23 @@ def import_own(name: str) -> ModuleType:
 
 def renew() -> None:
     """Forget the modules whose file, or that of a module that they import, has changed; the next import executes them again."""
-    noted = {name: Path(str(module.__file__)) for name, module in _modules().items() if _SOURCE in vars(module)}
-    changed = {file for name, file in noted.items() if _read(file) != vars(sys.modules[name])[_SOURCE]}
-    for name in [name for name, file in noted.items() if changed and changed & _sources(file).keys()]:
-        _forget(name)
+    noted = [(Path(str(module.__file__)), module) for module in _executed()]
+    changed = {file for file, module in noted if _read(file) != vars(module)[_SOURCE]}
+    for module in [module for file, module in noted if changed and changed & _sources(file).keys()]:
+        _forget(module)
 
 
-def _forget(name: str) -> None:
-    module, (package, _, short) = sys.modules.pop(name), name.rpartition(".")
-    if package in sys.modules and vars(sys.modules[package]).get(short) is module:
-        delattr(sys.modules[package], short)  # or "from package import module" would find it there
+def _forget(module: ModuleType) -> None:
+    for name in [name for name, each in [*sys.modules.items()] if each is module]:
+        package, _, short = name.rpartition(".")
+        del sys.modules[name]
+        if package in sys.modules and vars(sys.modules[package]).get(short) is module:
+            delattr(sys.modules[package], short)  # or "from package import module" would find it there
 
 
-def _modules() -> dict[str, ModuleType]:
-    return {name: module for name, module in [*sys.modules.items()] if isinstance(module, ModuleType)}
+def _executed() -> list[ModuleType]:
+    found = map(sys.modules.get, [*_names])
+    return [each for each in found if isinstance(each, ModuleType) and _SOURCE in vars(each)]
 
 
 def is_earlier(function: object) -> bool:
@@ -104,14 +109,16 @@ def _note(file: Path) -> None:
         sys.meta_path.insert(sys.meta_path.index(PathFinder) if PathFinder in sys.meta_path else 0, _Finder)
     sources = _sources(file)
     _files.update(map(str, sources))
-    for name, module in _modules().items():
-        path = Path(str(vars(module).get("__file__")))
-        if path not in sources or _SOURCE in vars(module) or name == "__main__":
+    ends = tuple(path.name for path in sources)
+    for name, module in [*sys.modules.items()]:
+        place = str(vars(module).get("__file__")) if isinstance(module, ModuleType) else ""
+        if not place.endswith(ends) or (path := Path(place)) not in sources or _SOURCE in vars(module) or name == "__main__":
             continue
         same = _as_compiled(module, path, sources[path])
         vars(module)[_SOURCE] = sources[path] if same else b""  # its functions are of an earlier version: `is_earlier`
+        _names[name] = None
         if not same:
-            _forget(name)
+            _forget(module)
 
 
 def _as_compiled(module: ModuleType, file: Path, source: bytes | None) -> bool:
@@ -137,7 +144,7 @@ def _own(file: str | Path | None) -> Path | None:
 
 def _sources(file: Path) -> dict[Path, bytes | None]:
     """Return a file and, sorted, those that it imports from its folder or package, however far: as executed, or as they are."""
-    executed = {Path(str(each.__file__)): vars(each)[_SOURCE] for each in _modules().values() if _SOURCE in vars(each)}
+    executed = {Path(str(each.__file__)): vars(each)[_SOURCE] for each in _executed()}
     found: dict[Path, bytes | None] = {}
     left = [file]
     while left:

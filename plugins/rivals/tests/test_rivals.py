@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 import fedbo
+from fedbo.algorithms.catalog import entry
 from fedbo.study.study import load_study
+from fedbo.testing.algorithm_contract import check_algorithm
 from fedbo.testing.plugin_contract import check_plugin, plugins_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -17,14 +19,25 @@ SILENT = ("guide_alone", "guide_centre")  # controls without messages
 NAMES = sorted(PROJECT["entry-points"]["fedbo.algorithms"])
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_plugins_keep_the_contracts_of_fedbo(name: str) -> None:
+CONTROLS = ("guide_noise", "guide_shuffled", "dp_guide_noise")  # that differ from their method by a line
+FEWER = {"guide": {"draws": 20, "features": 20, "candidates": 50}}  # of which a contract takes a quarter as long
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in CONTROLS])
+def test_methods_keep_the_contract_of_fedbo(name: str) -> None:
+    check_algorithm(entry(name).make(**FEWER.get(name, {})))
+
+
+@pytest.mark.parametrize("name", ["flora", *(pytest.param(name, marks=pytest.mark.long) for name in NAMES if name != "flora")])
+def test_plugins_keep_the_contracts_of_fedbo_with_every_preset(name: str) -> None:
     (plugin,) = (each for each in plugins_of("fedbo-rivals") if each.name == name)
     check_plugin(plugin)
 
 
 def test_fedbo_finds_all_methods_of_the_package() -> None:
     assert sorted(each.name for each in plugins_of("fedbo-rivals")) == NAMES
+    for name in NAMES:
+        assert all(entry(name).make(preset) != entry(name).make() for preset in entry(name).presets)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in SILENT])

@@ -18,26 +18,27 @@ export PYTHONHASHSEED
 # Tests start some hundred processes, which need not compile the package each time, whatever the surroundings say.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test test-long with-ray without-ray mutants check bench site reference release-check format style types setup clean
+.PHONY: run test test-long with-ray half-1 half-2 mutants check bench site reference release-check format style types setup clean
 
 run: $(VENV)/compiled  ## run the main job: thirty agents tune a classifier together
 	$(BIN)/fedbo run examples/digits.toml
 
 test: $(VENV)/ready $(VENV)/compiled  ## pass the tests, in about six minutes on two cores
-	$(MAKE) --no-print-directory --jobs 2 with-ray without-ray
+	$(MAKE) --no-print-directory --jobs 3 with-ray half-1 half-2
 
 test-long: $(VENV)/ready $(VENV)/compiled $(VENV)/docs  ## pass those that are left out otherwise, in some hours: more worlds, kills and seeds, and an hour of random studies
 	$(BIN)/python -m pytest -m "ray and long"
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "long and not ray"
+	$(MAKE) --no-print-directory --jobs 2 half-1 half-2 WHICH="long and not ray"
 
 check: setup  ## everything that a commit must pass
-	$(MAKE) --no-print-directory --jobs 4 style types with-ray without-ray
+	$(MAKE) --no-print-directory --jobs 5 style types with-ray half-1 half-2
 
 with-ray: $(VENV)/ready $(VENV)/compiled
 	$(BIN)/python -m pytest -m "ray and not long" $$(grep -rl --include="test_*.py" "mark\.ray" tests)
 
-without-ray: $(VENV)/ready $(VENV)/compiled
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not ray and not long"
+WHICH := not ray and not long
+half-1 half-2: half-%: $(VENV)/ready $(VENV)/compiled  # each imports and collects its own files alone
+	$(BIN)/python -m pytest -p tests.shares --share $*/2 -m "$(WHICH)"
 
 mutants: $(VENV)/ready $(VENV)/compiled  ## plant faults at random and count those that the tests do not notice
 	$(BIN)/python benchmarks/mutation.py record

@@ -38,12 +38,6 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let files with slow tests come first, so that no worker is left alone with one of them."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
-
-
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Tell how many of the situations the quick random studies reached, and after a failure the seed of the order of sets."""
     if terminalreporter.stats.get("failed"):

@@ -167,7 +167,7 @@ def test_a_change_of_an_example_that_is_shown_is_valid(
 def test_the_table_of_make_targets_has_those_of_the_makefile() -> None:
     grid = next(grid for grid in pages.grids("CONTRIBUTING.md") if grid.rows[0] == ("command", "what it does"))
     named = {row[0].strip("`").partition(" ")[2] for row in grid.rows[1:]}
-    inner = {"setup", "style", "with-ray", "without-ray", "clean"}
+    inner = {"setup", "style", "with-ray", "clean"}
     assert named == TARGETS - inner
 
 

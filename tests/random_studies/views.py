@@ -6,7 +6,7 @@ import contextlib
 import io
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from fedbo.cli import main
@@ -28,13 +28,14 @@ def broken_views(study: Study, folder: Path, seconds: float, seed: int) -> list[
     if ended.code:
         return [words(ended, "the run", seconds)]
     shutil.copytree(directory, folder / "same")
-    asked = forked(lambda: list(_broken(directory, folder / "same", random.Random(f"views {seed}"))), folder, seconds)
+    drawn = random.Random(f"views {seed}")
+    asked = forked(lambda: list(broken_answers(commands(directory, folder / "same", drawn))), folder, seconds)
     return [words(asked, "the commands", seconds)] if asked.code else list(asked.given)
 
 
-def _broken(run: Path, same: Path, rng: random.Random) -> Iterator[str]:
-    """Yield what is wrong with the answers of the commands."""
-    for command in commands(run, same, rng):
+def broken_answers(asked: Iterable[list[str]]) -> Iterator[str]:
+    """Yield what is wrong with the answers of some commands."""
+    for command in asked:
         said, complaint = io.StringIO(), io.StringIO()
         try:
             with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complaint):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -27,6 +29,7 @@ from tests.random_studies.chaos.situations import SITUATIONS, reached
 from tests.random_studies.invariants import violations
 from tests.random_studies.promises import broken_hostings, plain_study
 from tests.random_studies.studies import draw_document, draw_study, features
+from tests.random_studies.views import broken_answers, commands
 
 HOUR = 3600.0
 MUTANTS = Path(__file__).parents[2] / "benchmarks" / "mutants.py"
@@ -151,9 +154,20 @@ def test_two_thousand_random_studies_with_workers_and_fault_plans_obey_their_law
     assert tried.returncode == 0, tried.stdout + tried.stderr
 
 
-@pytest.mark.slow
-def test_every_command_that_reads_a_run_answers_also_where_nobody_was_there(forks: Forks, tmp_path: Path) -> None:
-    """In the study of seed 5036 nothing is evaluated: comparing, watching and asking for the best failed there once."""
+def test_every_command_that_reads_a_run_answers_also_where_nobody_was_there(tmp_path: Path) -> None:
+    """In the study of seed 5036 nothing is evaluated: comparing, watching and asking for the best failed there once.
+
+    The long tests draw its figures too, which takes as long as all else.
+    """
+    run, same = tmp_path / "run", tmp_path / "same"
+    run_study(draw_study(5036)[1], run)
+    shutil.copytree(run, same)
+    asked = [command for command in commands(run, same, random.Random("views 5036")) if command[0] != "plot"]
+    assert len(asked) >= 15 and not [*broken_answers(asked)]
+
+
+@pytest.mark.long
+def test_the_views_of_a_run_where_nobody_was_there_are_tried_in_a_process(forks: Forks, tmp_path: Path) -> None:
     tried = forks("promises", "--try", "views", "--studies", "1", "--first", "5036", "--limit", "600", "--room", tmp_path)
     assert tried.code == 0 and "seeds 5036 to 5036: 0 broken" in tried.said, tried
 

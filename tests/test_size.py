@@ -45,7 +45,7 @@ LINES = {
     "figures/reports": 783,
     "lab": 1,
     "lab/benchmarking": 1069,
-    "lab/fork": 1157,
+    "lab/fork": 1190,
     "lab/papers": 1337,
     "lab/tabulation": 838,
     "lab/twins": 2135,
@@ -74,7 +74,7 @@ LINES = {
     "workers": 1982,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 86499, "no room": 43389, "modules": 602}
+MOST = {"all": 86532, "no room": 43389, "modules": 602}
 
 
 def _modules() -> Iterator[tuple[str, int]]:

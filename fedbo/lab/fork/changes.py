@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedbo.actors.storage.checkpoint import pack
 from fedbo.algorithms.base import Private, Problem
@@ -40,6 +40,25 @@ _USED: dict[str, str] = {
     "evaluation.memory_limit": "it applies only in real time",
 }
 _OF_GROUP = ("evaluation", "speed", "decision", "latency", "bandwidth", "availability", "leaving", "from", "until")
+
+
+class Way(NamedTuple):
+    """The changes of a branch, and the one that others have in another way; "" without others."""
+
+    changes: list[str]
+    name: str
+
+
+def ways_of(overrides: Sequence[str]) -> list[Way]:
+    """Return the changes of each branch: one for each value of the key that is given several times; ForkError for two keys."""
+    keys = [parse_override(text)[0] for text in overrides]
+    several = [key for key in dict.fromkeys(keys) if keys.count(key) > 1]
+    if len(several) > 1:
+        raise ForkError(f"--set {several[1]}: only one key may have several values, and {several[0]} has; fork twice")
+    if not several:
+        return [Way([*overrides], "")]
+    common = [text for key, text in zip(keys, overrides, strict=True) if key != several[0]]
+    return [Way([*common, text], text) for key, text in zip(keys, overrides, strict=True) if key == several[0]]
 
 
 def branch_study(before: Study, path: Path, overrides: Sequence[str], point: ForkPoint, trust: bool) -> Study:

@@ -27,7 +27,8 @@ def fork(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help='Set one key of the study at the fork; a time written "fork" is the time of the fork.',
+            help='Set one key of the study at the fork; a time written "fork" is the time of the fork. '
+            "A key that is given several times has a branch for each value.",
         ),
     ] = None,
     out: Annotated[

@@ -49,13 +49,14 @@ def _sheet(fork: Fork, cell: int) -> Sheet:
     effects = [effect for effect in fork.effects() if effect.cell == cell]
     one, several = partial(_draw_gap, fork=fork, cell=cell), partial(_draw_effects, fork=fork, effects=effects)
     panels = [FigurePanel("time", partial(_draw_ways, fork=fork, cell=cell))]
-    panels.append(FigurePanel("effect", one if len(fork.branches) == 1 else several))
+    panels.append(FigurePanel("effect", one if len(set(fork.at)) == 1 else several))
     panels.append(FigurePanel("costs", partial(_draw_costs, fork=fork, effects=effects), wide=True, rows=2 * len(COSTS)))
     legend = entries({label: _line_of(fork, label) for label in fork.original.study.labels})
     legend.append(Line2D([], [], color=INK, linestyle=LINES[2], label="original"))
     if len(fork.branches) > 1:
-        legend += entries({f"fork at {at}": {"color": _shade(fork, place)} for place, at in enumerate(fork.at)})
-    facts = [*(fork.changes or ["no change"]), f"at {', '.join(fork.at)}"]
+        names = [f"{way or 'fork'} at {at}" for at, way in zip(fork.at, fork.ways, strict=True)]
+        legend += entries({name: {"color": _shade(fork, place)} for place, name in enumerate(names)})
+    facts = [*(fork.changes or ["no change"]), f"at {', '.join(dict.fromkeys(fork.at))}"]
     return Sheet(panels, legend, f"{fork.original.study.study.name}: a fork", facts)
 
 
@@ -102,15 +103,16 @@ def _draw_ways(axes: Axes, fork: Fork, cell: int) -> Sequence[Artist]:
 
 
 def _draw_gap(axes: Axes, fork: Fork, cell: int) -> Sequence[Artist]:
-    """Draw the difference between the branch and the original run, over time."""
-    metric, (time,) = fork.original.metric(cell), _times(fork)
+    """Draw the difference between each branch and the original run, over time."""
+    metric, time = fork.original.metric(cell), _times(fork)[0]
     before = by_cell_and_algorithm(fork.original.traces)
-    for (number, label), mine in by_cell_and_algorithm(fork.branches[0].traces).items():
-        if number == cell:
+    for place, branch in enumerate(fork.branches):
+        for label in [one for number, one in before if number == cell]:
+            mine = by_cell_and_algorithm(branch.traces)[cell, label]
             end = max(float(trace.finished[-1]) for trace in (*mine, *before[cell, label]))
             x = np.linspace(time, end, _POINTS)
             mean, half = _gap(mine, before[cell, label], x, metric.sign)
-            options = _line_of(fork, label)
+            options = _line_of(fork, label) | ({"color": _shade(fork, place)} if len(fork.branches) > 1 else {})
             axes.fill_between(x, mean - half, mean + half, color=options["color"], alpha=0.16, linewidth=0)
             axes.plot(x, mean, **options)
     return _label_effect(axes, fork, metric, "Effect over time", time_label(fork.original))
@@ -135,7 +137,8 @@ def _draw_costs(axes: Axes, fork: Fork, effects: Sequence[ForkEffect]) -> Sequen
     found = [effect for effect in effects if effect.fact in COSTS and effect.original.mean > 0]
     rows = [fact for fact in COSTS if any(effect.fact == fact for effect in found)]
     for effect in found:
-        options, place = _line_of(fork, effect.algorithm), list(fork.at).index(effect.at)
+        options = _line_of(fork, effect.algorithm)
+        place = list(zip(fork.at, fork.ways, strict=True)).index((effect.at, effect.way))
         shade = _shade(fork, place) if len(fork.branches) > 1 else options["color"]
         beside = 0.5 * ((labels.index(effect.algorithm) + 0.5) / len(labels) - 0.5)
         ratio = effect.changed.mean / effect.original.mean

@@ -6,6 +6,7 @@ import math
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from fedbo.execution.failures import RunError
 from fedbo.execution.jobs import keep_histories, learnings, runs
 from fedbo.execution.progress import Progress
 from fedbo.execution.runner import carry_out, resume_study
-from fedbo.lab.fork.changes import branch_study, check_run
+from fedbo.lab.fork.changes import branch_study, check_run, ways_of
 from fedbo.lab.fork.result import BRANCH, ORIGINAL, TRUNK, Fork
 from fedbo.lab.fork.room import ANSWER
 from fedbo.lab.fork.trunk import ForkPoint, begin_branch, grow_trunk
@@ -57,7 +58,7 @@ def fork(
 
     - `at`: a time, or "event:500"; `every`: fork at each multiple of a time instead.
     - `overrides`: the changes, such as `exchange.mode=immediate`; "fork" as a time stands for the time of the fork. Settings
-      that were used before the fork cannot change.
+      that were used before the fork cannot change. One key may be given several times: each of its values has a branch.
     - `trust`: import the Python code that the run names.
 
     Raises ValueError with the reason where a run cannot be forked there or with that change; else the errors of `run`.
@@ -91,8 +92,8 @@ def fork_run(
         RunError: as in `run_study`.
     """
     before = whole_study(directory, trust)
-    for point in points:
-        branch_study(before, directory / STUDY, overrides, point, trust)
+    for point, way in product(points, ways_of(overrides)):
+        branch_study(before, directory / STUDY, way.changes, point, trust)
     asked = {"run": str(directory.resolve()), "at": [[*point] for point in points], "changes": list(overrides)}
     if out is not None and ANSWER.has_begun_in(out):
         if unseal(out / ANSWER.begun) | asked != unseal(out / ANSWER.begun):
@@ -112,18 +113,19 @@ def resume_fork(place: Path, progress: Progress | None = None, trust: bool = Tru
         if not original.exists():
             _copy(Path(asked["run"]), original)
         before, points = whole_study(original, trust), [ForkPoint(*each) for each in asked["at"]]
-        trunk = _Trunk(original, place / TRUNK, before)
-        for number, point in enumerate(points, 1):
+        trunk, branches = _Trunk(original, place / TRUNK, before), list(product(points, ways_of(asked["changes"])))
+        for number, (point, way) in enumerate(branches, 1):
             branch = place / f"{BRANCH}-{number:04d}"
-            study = branch_study(before, original / STUDY, asked["changes"], point, trust)
+            study = branch_study(before, original / STUDY, way.changes, point, trust)
             if unfinished(branch):
                 resume_study(branch, (), progress, trust=trust)
             elif not (branch / MANIFEST).exists():
                 trunk.grow(point)
-                _carry_out(branch, trunk, study, asked["changes"], progress)
+                _carry_out(branch, trunk, study, way.changes, progress)
         trunk.grow(points[-1])
         trunk.end()
-        noted = {"run": asked["run"], "at": [str(point) for point in points], "changes": asked["changes"]}
+        each = {"at": [str(point) for point, _ in branches], "ways": [way.name for _, way in branches]}
+        noted = {"run": asked["run"], "changes": asked["changes"], **each}
         atomic.write_text(place / ANSWER.file, seal(noted, indent=2))
         (place / ANSWER.begun).unlink()
     return Fork.open(place)

@@ -43,6 +43,7 @@ ORIGINAL, TRUNK, BRANCH = "original", "trunk", "branch"
 class ForkEffect:
     """The effect of a change at one point on one algorithm in one cell, on one `fact` of a whole run.
 
+    `way` is the change that distinguishes the branch from others at this point, "" without others.
     `fact` is "best", the mean final best native value over targets, or a cost (see `COSTS`). `difference` is that of the branch
     to the original run, with its 95 % interval over replicates; None with a single one.
     """
@@ -50,6 +51,7 @@ class ForkEffect:
     cell: int
     algorithm: str
     at: str
+    way: str
     fact: str
     original: Estimate
     changed: Estimate
@@ -58,12 +60,16 @@ class ForkEffect:
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """A fork: its directory, the original run, and a branch for each of the points `at`; `changes` are dotted.key=value."""
+    """A fork: its directory, the original run, and its branches, with the point and the way in which each differs.
+
+    `changes` are all those of the fork, as dotted.key=value.
+    """
 
     directory: Path
     original: Result
     branches: Sequence[Result]
     at: Sequence[str]
+    ways: Sequence[str]
     changes: Sequence[str]
 
     @classmethod
@@ -77,19 +83,19 @@ class Fork:
         noted: Mapping[str, Any] = unseal(folder / ANSWER.file)
         places = [folder / f"{BRANCH}-{number:04d}" for number in range(1, 1 + len(noted["at"]))]
         branches = [Result.open(place, trust) for place in places]
-        return cls(folder, Result.open(folder / ORIGINAL, trust), branches, noted["at"], noted["changes"])
+        return cls(folder, Result.open(folder / ORIGINAL, trust), branches, noted["at"], noted["ways"], noted["changes"])
 
     def effects(self) -> list[ForkEffect]:
         """Compare each branch with the original run, on the same replicates: a row for each fact and algorithm."""
         found, before = list[ForkEffect](), by_cell_and_algorithm(self.original.traces)
         spent = _run_costs(self.original)
-        for at, branch in zip(self.at, self.branches, strict=True):
+        for at, way, branch in zip(self.at, self.ways, self.branches, strict=True):
             costs = _run_costs(branch)
             for (cell, label), mine in by_cell_and_algorithm(branch.traces).items():
                 metric, other = branch.metric(cell), before[cell, label]
                 was, now = final_estimate(other, metric), final_estimate(mine, metric)
                 gap = difference(mine, other, metric)
-                found.append(ForkEffect(cell, label, at, BEST, original=was, changed=now, difference=gap))
+                found.append(ForkEffect(cell, label, at, way, BEST, original=was, changed=now, difference=gap))
                 pairs = [
                     (spent[key] | {"level": early}, costs[key] | {"level": late})
                     for key in costs
@@ -99,7 +105,7 @@ class Fork:
                 for fact in COSTS:
                     if any(fact in late for _, late in pairs):
                         was, now, gap = _compared(np.array([(early[fact], late[fact]) for early, late in pairs]))
-                        found.append(ForkEffect(cell, label, at, fact, original=was, changed=now, difference=gap))
+                        found.append(ForkEffect(cell, label, at, way, fact, original=was, changed=now, difference=gap))
         return found
 
 
@@ -153,10 +159,11 @@ def fork_table(fork: Fork) -> RenderableType:
     shown = {one.algorithm for one in moved} or set(labels)
     for cell, title in enumerate(fork.original.study.titles()):
         metric = fork.original.metric(cell)
-        lines = [
+        lines: list[tuple[str | Text, ...]] = [
             (
                 one.algorithm if one.fact == BEST else "",
                 one.at if one.fact == BEST else "",
+                *((one.way if one.fact == BEST else "",) if any(fork.ways) else ()),
                 f"best {metric.name}" if one.fact == BEST else COSTS[one.fact],
                 str(one.original),
                 str(one.changed),
@@ -165,7 +172,7 @@ def fork_table(fork: Fork) -> RenderableType:
             for one in effects
             if one.cell == cell and one.fact in changing and one.algorithm in shown
         ]
-        tables.append(table_of(title, _HEADINGS, lines))
+        tables.append(table_of(title, (*_HEADINGS[:2], *(["change"] if any(fork.ways) else []), *_HEADINGS[2:]), lines))
     changed = f"changed: {', '.join(fork.changes) or 'nothing'}; differences are paired by replicate, on the same draws"
     if same := [COSTS[fact] for fact in COSTS if fact in {one.fact for one in effects} - changing]:
         changed += f"; unchanged: {', '.join(same)}"
@@ -181,6 +188,7 @@ def fork_facts(fork: Fork) -> dict[str, Any]:
     return {
         "directory": str(fork.directory),
         "at": list(fork.at),
+        "ways": list(fork.ways),
         "changes": list(fork.changes),
         "effects": plain(fork.effects()),
     }

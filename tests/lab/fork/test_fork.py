@@ -227,6 +227,26 @@ def test_a_change_that_says_too_little_is_refused_with_the_remedy(
     assert said in capsys.readouterr().err
 
 
+def test_each_value_of_a_key_has_a_branch_that_is_the_fork_with_it_alone(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules = ["exchange={mode = 'deadline', length = 1.5}", "exchange={mode = 'immediate'}"]
+    several = [word for rule in rules for word in ("--set", rule)]
+    common = ["--set", "timing.latency={model = 'constant', mean = 0.1}"]
+    out = tmp_path / "several"
+    assert main(["fork", str(run), "--at", "3", *several, *common, "--out", str(out), "--quiet"]) == 0
+    told = capsys.readouterr().out
+    fork = fedbo.Fork.open(out)
+    assert list(fork.ways) == rules and list(fork.at) == ["3", "3"] and all(word in told for word in ("deadline", "immediate"))
+    alone = fedbo.fork(run, 3.0, overrides=[rules[1], common[1]], out=tmp_path / "alone")
+    assert tables(alone.branches[0].directory) == tables(fork.branches[1].directory) != tables(fork.branches[0].directory)
+    best = [effect for effect in fork.effects() if effect.fact == "best"]
+    assert [effect.way for effect in best] == rules and all(effect.difference is not None for effect in best)
+    assert main(["plot", str(out), "--out", str(tmp_path / "figure.png")]) == 0
+    with pytest.raises(ForkError, match="only one key may have several values, and exchange.mode has; fork twice"):
+        fork_run(run, points_of(run, "3", None), ["exchange.mode=immediate", "exchange.mode=buffered"] * 2 + ["fault=[]"] * 2)
+
+
 @pytest.mark.long
 def test_the_effect_is_told_by_when_the_change_comes(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "fork"

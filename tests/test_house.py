@@ -79,6 +79,7 @@ WITHIN: dict[str, dict[str, str]] = {
         "environment": "",
         "logged": "",
         "kernel": "endless environment errors logged selection",
+        "idle": "environment kernel logged",
         ".": "environment kernel logged",
         "runtime": ". environment kernel logged",
     },

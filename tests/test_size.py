@@ -21,7 +21,7 @@ LINES = {
     "actors": 2855,
     "actors/evaluation": 1221,
     "actors/storage": 1965,
-    "algorithms": 2254,
+    "algorithms": 2260,
     "algorithms/admm": 946,
     "algorithms/bandits": 2257,
     "algorithms/collaborative": 692,
@@ -33,10 +33,11 @@ LINES = {
     "commands/export": 250,
     "commands/watch": 402,
     "coordinator": 238,
-    "coordinator/environment": 1424,
-    "coordinator/kernel": 3000,
+    "coordinator/environment": 1435,
+    "coordinator/idle": 385,
+    "coordinator/kernel": 2989,
     "coordinator/logged": 680,
-    "coordinator/runtime": 970,
+    "coordinator/runtime": 1089,
     "execution": 2663,
     "fast": 2610,
     "figures": 1496,
@@ -45,7 +46,7 @@ LINES = {
     "figures/reports": 783,
     "lab": 1,
     "lab/benchmarking": 1069,
-    "lab/fork": 1190,
+    "lab/fork": 1211,
     "lab/papers": 1337,
     "lab/tabulation": 838,
     "lab/twins": 2135,
@@ -65,16 +66,16 @@ LINES = {
     "settings": 1867,
     "sites": 6547,
     "stopping": 475,
-    "study": 4497,
+    "study": 4518,
     "surrogates": 2532,
-    "surrogates/compiled": 2579,
+    "surrogates/compiled": 2652,
     "templates": 1,
     "testing": 879,
     "tuning": 3021,
     "workers": 1982,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 86532, "no room": 43389, "modules": 602}
+MOST = {"all": 87157, "no room": 43608, "modules": 606}
 
 
 def _modules() -> Iterator[tuple[str, int]]:

@@ -150,15 +150,21 @@ class StreamBlock:
         """Return normal numbers as `uniforms` does uniform ones."""
         return self._numbers(purpose, counts, normal=True)
 
+    def key(self, purpose: str) -> tuple[np.uint64, ...] | None:
+        """Return what compiled routines need to draw for one purpose; None where they must not, or would take longer."""
+        few = 0 if "numba" in sys.modules else 64  # the import of the compiled routines takes its time, too
+        if type(self.of) is not Streams or len(self.owners) < few:  # some streams may be replaced
+            return None
+        return _words(self.of.seed, self.of.replicate, self.of.scope + purpose)
+
     def _numbers(self, purpose: str, counts: Numbers | None, normal: bool) -> npt.NDArray[np.float64]:
         counts = np.ones(len(self.owners), np.int64) if counts is None else counts
-        few = 0 if "numba" in sys.modules else 64  # below so many, the import of the compiled routines would take longer
-        if type(self.of) is not Streams or len(self.owners) < few:  # some streams may be replaced
+        key = self.key(purpose)
+        if key is None:
             drawn = [each.rng(purpose) for each in self]
             parts = [one.standard_normal(n) if normal else one.random(n) for one, n in zip(drawn, counts.tolist(), strict=True)]
             return np.concatenate([np.empty(0), *parts])
         found = np.empty(counts.sum())
-        key = _words(self.of.seed, self.of.replicate, self.of.scope + purpose)
         _compiled().numbers(key, self.owners, self.steps, counts, normal, found)
         return found
 

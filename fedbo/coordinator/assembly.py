@@ -25,4 +25,4 @@ def assembled(task: Task, exchange: Exchange, environment: Environment, budget: 
     """
     evaluations, private = optional("evaluations") or StepEvaluations, optional("receipt")
     receipt = partial(private, budget=budget, key=key) if private is not None else Receipt
-    return Core(task, exchange, environment, receipt, evaluations)
+    return Core(task, exchange, environment, receipt, evaluations, optional("idle_agents"))

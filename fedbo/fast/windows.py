@@ -107,7 +107,7 @@ class Windows:
         self._answers[kernel.BUFFERED_WHO, : len(buffered)] = buffered
         if len(self._written) < len(columns.down.slots):
             self._letters, self._written = np.zeros((3, len(columns.down.slots)), np.int64), np.zeros(len(columns.down.slots))
-        limit = heap[0][:2] if heap else (np.inf, 0)
+        limit: tuple[float, int] = heap[0][:2] if heap else (np.inf, 0)
         round_ = rounds.number, rounds.age, self._until_closing(), len(rounds.active), rounds.messages, len(buffered)
         rules[kernel.NUMBER :] = *round_, most, _ENDS
         columns.counters[kernel.SCHEDULED] = self._queue.scheduled

@@ -44,7 +44,7 @@ from fedbo.study.metric_table import MetricTable
 from fedbo.study.problems import problem, problem_of
 from fedbo.study.study_tables import StudyTables
 from fedbo.study.sweeps import applies_to, at_sweep, check_values, left_over, not_named_by, swept, with_first_values
-from fedbo.study.tables import AlgorithmTable, BudgetTable, Header, HostingTable, RecoveryTable
+from fedbo.study.tables import AlgorithmTable, BudgetTable, Header, HostingTable, RecordTable, RecoveryTable
 
 __all__ = ["Cell", "Study", "StudyError", "load_study", "recall_study"]
 
@@ -286,6 +286,7 @@ _TABLES: dict[str, type[Table]] = {
     "timing": TimingTable,
     "network": NetworkTable,
     "group": GroupTable,
+    "record": RecordTable,
     "recovery": RecoveryTable,
     "hosting": HostingTable,
 }

@@ -14,7 +14,16 @@ from fedbo.study.base import OfRoom, Table
 from fedbo.study.document import Document
 from fedbo.study.environment.tables import AvailabilityTable, ExchangeTable, FaultTable, GroupTable, NetworkTable, TimingTable
 from fedbo.study.metric_table import MetricTable
-from fedbo.study.tables import AlgorithmTable, BudgetTable, EvaluationTable, Header, HostingTable, ObjectiveTable, RecoveryTable
+from fedbo.study.tables import (
+    AlgorithmTable,
+    BudgetTable,
+    EvaluationTable,
+    Header,
+    HostingTable,
+    ObjectiveTable,
+    RecordTable,
+    RecoveryTable,
+)
 
 
 class StudyTables(Table):
@@ -36,6 +45,7 @@ class StudyTables(Table):
     stopping: Annotated[Any, OfRoom("stopping")] = OfRoom("stopping").default
     privacy: Annotated[Any, OfRoom("privacy")] = OfRoom("privacy").default
     fault: Annotated[tuple[FaultTable, ...], Field(strict=False)] = ()
+    record: RecordTable = RecordTable()
     recovery: RecoveryTable = RecoveryTable()
     hosting: HostingTable = HostingTable()
     sites: Annotated[Any, OfRoom("sites")] = OfRoom("sites").default

@@ -196,6 +196,13 @@ class RecoveryTable(Table):
     """Events between two additional snapshots."""
 
 
+class RecordTable(Table):
+    """[record]: what the events of a run have besides; it changes no observation."""
+
+    idle: bool = False
+    """Whether absences and faults of agents that idle between rounds are rows."""
+
+
 def _cluster(address: Any) -> Any:
     """Return the address of a cluster; None for "local", by which a study that began on a cluster goes on without one."""
     if address == "":

@@ -240,7 +240,7 @@ class WorkerEvents:
     def _schedule(self, place: int, worker: int, number: int, now: float) -> list[Effect]:
         event = WorkerPreempted(place, worker, number)
         time = self.time_of(event)
-        return [] if time == math.inf else [After(time - now, event)]
+        return [] if time == math.inf else [After(time - now, event, time)]
 
     def time_of(self, event: WorkerPreempted) -> float:
         """Return when a worker is taken away for the event's time; infinity if never."""

@@ -88,7 +88,7 @@ def test_all_are_asked_equally_often() -> None:
 
 
 def test_who_is_away_is_not_asked_while_others_are_there() -> None:
-    ran = world(exchange=idle(0.2), availability=Markov(4.0, 4.0), iterations=40).run()
+    ran = world(exchange=idle(0.2), availability=Markov(4.0, 4.0), iterations=40, world={"idle_rows": True}).run()
     away = set[int]()
     for record in ran.records:
         if record.kind == "absent":
@@ -99,10 +99,11 @@ def test_who_is_away_is_not_asked_while_others_are_there() -> None:
     assert ran.of("absent") and len(ran.of("round")) == 40
 
 
-def test_an_idle_agent_that_is_lost_for_good_is_never_asked_again() -> None:
+@pytest.mark.parametrize("rows", [True, False])
+def test_an_idle_agent_that_is_lost_for_good_is_never_asked_again(rows: bool) -> None:
     plan = (Crash(tuple(range(10)), at=3.0, restart=None),)
-    ran = world(exchange=idle(0.2), iterations=40, world={"plan": plan}).run()
-    assert len([record for record in ran.of("crashed")]) == 10
+    ran = world(exchange=idle(0.2), iterations=40, world={"plan": plan, "idle_rows": rows}).run()
+    assert len([record for record in ran.of("crashed")]) == (10 if rows else 2)
     assert not [record for record in ran.of("started") if record.agent < 10 and record.time > 3.0]
     assert len(ran.of("round")) == 40
 
@@ -244,18 +245,18 @@ def test_methods_that_never_send_have_no_rounds_and_so_nobody_is_idle() -> None:
 
 
 def test_who_is_known_to_be_away_is_asked_only_where_nobody_else_is_idle() -> None:
-    setting = world(exchange=idle(0.5), agents=6)
+    setting = world(exchange=idle(0.5), agents=6, world={"idle_rows": True})
     core = setting.core()
     core.handle(StudyStarted(), 0.0)
     state, server = core.state, core.server
     state.rounds.active.clear()
     for number in (0, 1, 2):
         state.agents[number].known_offline = True
-    assert set(server.enlist(state, 1)) <= {3, 4, 5}
+    assert set(server.enlist(state, 0.0, 1)[0]) <= {3, 4, 5}
     for number in (3, 4, 5):
         state.agents[number].known_offline = True
     state.rounds.active.clear()
-    assert len(server.enlist(state, 2)) == 3
+    assert len(server.enlist(state, 0.0, 2)[0]) == 3
 
 
 @pytest.mark.parametrize("seed", [0, 1, 3])

@@ -1,7 +1,9 @@
 """A prediction of every event between agents and coordinator, from the pages of the documentation alone.
 
 It shares no code with the package. A world is a dictionary of plain numbers: agents take a constant time for each step, send a
-message after it, and meet faults at given times. `predicted` gives the lines that the log must have.
+message after it, and meet faults at given times. `predicted` gives the lines that the log must have. Where agents idle, the
+world says by `choose(agents, round)` whom a round asks among those that it could ask, and by `rows` whether all that happens to
+idle agents is told, or only what is under way when a round asks them.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ class Agent:
         self.number, self.step, self.left = number, 0, 0.0
         self.working = self.ready = self.waiting = self.ended = self.away = False
         self.pace, self.held, self.cuts, self.since, self.turn = 1.0, 0, 0, 0.0, 0
+        self.begun, self.untold = False, list[tuple[str, Any]]()  # what has begun while it was idle, and by what
         self.base: dict[int, int] = {}
         self.under_way: dict[int, int] = {}  # step: attempt
         self.taken: set[int] = set()
@@ -37,7 +40,8 @@ class Prediction:
         self.agents = [Agent(number) for number in range(world["agents"])]
         self.heap: list[tuple[float, int, bool, Callable[[], None]]] = []
         self.waits = world["mode"] in ("barrier", "deadline", "first_k")
-        self.active = set(range(world["agents"]))
+        self.idles = self.waits and world["choose"] is not None
+        self.active = set[int]() if self.idles else set(range(world["agents"]))
         self.missing, self.reported, self.buffer, self.effective = set(self.active), set[int](), list[int](), 0
         self.round, self.age, self.over, self.down, self.link_free = 0, 0, False, 0, 0.0
 
@@ -52,12 +56,15 @@ class Prediction:
         for fault in self.world["faults"]:
             if "at" in fault:
                 self.after(fault["at"], lambda fault=fault: self.strike(fault), counts=False)
-        if self.world["day"]:
-            self.after(self.world["day"][1], self.leave_all, counts=False)
+        for agent in self.agents:
+            if self.world["days"][agent.number]:
+                self.after(self.world["days"][agent.number][1], lambda agent=agent: self.leave(agent), counts=False)
         if self.world["mode"] == "deadline":
             self.time_round()
+        self.missing |= (first := set(self.enlist(0)))
         for agent in self.agents:
-            self.begin(agent)
+            if not self.idles or agent.number in first:
+                self.begin(agent)
         while self.heap and (self.active or any(counts for _, _, counts, _ in self.heap)):
             self.now, _, _, happens = heapq.heappop(self.heap)
             happens()
@@ -70,6 +77,7 @@ class Prediction:
             agent.ready = True
             return
         agent.ready, agent.working, agent.left = False, True, self.world["lengths"][agent.number]
+        agent.begun = True
         agent.base[agent.step] = self.age
         self.say("started", agent.number, agent.step)
         if self.waits:
@@ -81,7 +89,7 @@ class Prediction:
         turn = agent.turn
         self.after(agent.left / agent.pace, lambda: self.finish(agent) if agent.turn == turn else None)
 
-    def rest(self, agent: Agent) -> None:
+    def pause(self, agent: Agent) -> None:
         if agent.working and not agent.held:
             agent.left -= (self.now - agent.since) * agent.pace
             agent.turn += 1
@@ -92,7 +100,7 @@ class Prediction:
         step = agent.step
         agent.under_way[step] = 0
         self.transmit(agent, step, 0)
-        if step == self.world["iterations"]:
+        if step == self.world["iterations"] or (self.idles and self.round >= self.world["iterations"]):
             self.say("done", agent.number, step)
             agent.ended = True
         elif self.waits:
@@ -101,7 +109,7 @@ class Prediction:
             self.go_on(agent)
 
     def go_on(self, agent: Agent) -> None:
-        agent.waiting, agent.step = False, agent.step + 1
+        agent.waiting, agent.step = False, agent.step + agent.begun
         self.begin(agent)
 
     # Messages
@@ -116,14 +124,14 @@ class Prediction:
             and fault["start"] <= self.now < fault["end"]
         ]
 
-    def journey(self, agent: Agent, way: str) -> tuple[float, list[float]] | str:
+    def journey(self, agent: Agent, way: str, holds: bool = True) -> tuple[float, list[float]] | str:
         """Give the time on the way, and how much later each copy comes; where the transmission is lost, why."""
         met = self.met(agent, way)
         losses = [f"fault {self.world['faults'].index(fault)}" for fault in met if fault["kind"] == "loss"]
         if agent.cuts or losses:
             return "partition" if agent.cuts else losses[0]
         time, copies = self.world["latency"], [0.0]
-        if self.world["bandwidth"]:
+        if self.world["bandwidth"] and holds:
             time += 8 * self.world[way] / self.world["bandwidth"]
         for fault in met:
             if fault["kind"] == "delay":
@@ -201,6 +209,8 @@ class Prediction:
         mode, closes = self.world["mode"], False
         if self.down:
             return
+        if self.idles and self.round > self.world["iterations"]:
+            return self.rest(self.reported)
         if mode == "immediate":
             closes = bool(self.buffer)
         elif mode == "buffered":
@@ -211,14 +221,42 @@ class Prediction:
         if closes:
             self.close()
 
+    def enlist(self, number: int) -> list[int]:
+        """Ask idle agents: of those that are not known to be away, or of all of them where there is no other."""
+        idle = [agent for agent in self.agents if self.idles and not agent.ended and agent.number not in self.active]
+        there = [agent.number for agent in idle if not agent.away] or [agent.number for agent in idle]
+        asked = sorted(self.world["choose"](there, number)) if there else []
+        for agent in (self.agents[one] for one in asked):
+            for kind, _ in agent.untold:
+                self.say(kind, agent.number, 0)
+            agent.untold.clear()
+        self.active |= set(asked)
+        return asked
+
+    def rest(self, agents: set[int]) -> None:
+        """Let agents idle whose messages have come."""
+        for number in agents:
+            self.agents[number].waiting = False
+        self.active -= agents
+        self.reported = self.reported - agents
+
+    def next_round(self, number: int, reported: list[int]) -> list[int]:
+        self.rest(set(reported))
+        asked = self.enlist(number + 1) if number < self.world["iterations"] else []
+        for agent in asked:
+            self.agents[agent].waiting = True
+        return asked
+
     def close(self) -> None:
         number, answered = self.round, sorted(self.active & (self.reported if self.waits else set(self.buffer)))
+        if self.idles:
+            answered = self.next_round(number, answered)
         if self.waits:
             self.say("round", -2, number)
         self.round, self.age = number + 1, self.age + (1 if self.waits else len(answered))
         self.reported, self.buffer, self.effective, self.over = set(), [], 0, False
         for agent in answered:
-            self.answer(self.agents[agent], number, 0)
+            self.answer(self.agents[agent], number, 0, self.agents[agent].begun)
         if self.waits:
             self.missing |= {agent for agent in answered if not self.agents[agent].away}
         if self.world["mode"] == "deadline":
@@ -234,42 +272,56 @@ class Prediction:
 
         self.after(self.world["length"], up, counts=False)
 
-    def answer(self, agent: Agent, number: int, attempt: int) -> None:
-        way = "coordinator_down" if self.down else self.journey(agent, "down")
+    def answer(self, agent: Agent, number: int, attempt: int, holds: bool) -> None:
+        """Send an answer; one that `holds` nothing only says that an agent shall begin."""
+        way = "coordinator_down" if self.down else self.journey(agent, "down", holds)
         if isinstance(way, str):
-            return self.lose_down(agent, number, attempt, way)
+            return self.lose_down(agent, number, attempt, holds, why=way)
         for later in way[1]:
-            self.after(way[0] + later, lambda: self.deliver(agent, number, attempt))
+            self.after(way[0] + later, lambda: self.deliver(agent, number, attempt, holds))
 
-    def lose_down(self, agent: Agent, number: int, attempt: int, why: str) -> None:
+    def lose_down(self, agent: Agent, number: int, attempt: int, holds: bool, *, why: str) -> None:
         self.say("lost", agent.number, number, f"down: {why}")
-        self.after(self.world["retry"], lambda: self.again_down(agent, number, attempt))
+        self.after(self.world["retry"], lambda: self.again_down(agent, number, attempt, holds))
 
-    def again_down(self, agent: Agent, number: int, attempt: int) -> None:
+    def again_down(self, agent: Agent, number: int, attempt: int, holds: bool) -> None:
         if agent.ended or number in agent.heard or agent.tries.get(number, 0) > attempt:
             return
         agent.tries[number] = attempt + 1
         if attempt + 1 < self.world["attempts"]:
-            return self.answer(agent, number, attempt + 1)
+            return self.answer(agent, number, attempt + 1, holds)
         self.say("missed", agent.number, number, attempt + 1)
         if agent.waiting:
             self.go_on(agent)
 
-    def deliver(self, agent: Agent, number: int, attempt: int) -> None:
+    def deliver(self, agent: Agent, number: int, attempt: int, holds: bool) -> None:
         if agent.ended:
-            if number not in agent.heard:
+            if number not in agent.heard and holds:
                 self.say("missed", agent.number, number, "agent_ended")
             return agent.heard.add(number)
         if agent.cuts:
-            return self.lose_down(agent, number, attempt, "partition")
+            return self.lose_down(agent, number, attempt, holds, why="partition")
         if number in agent.heard:
             return self.say("rejected", agent.number, number, "duplicate")
         agent.heard.add(number)
-        self.say("delivered", agent.number, number)
+        if holds:
+            self.say("delivered", agent.number, number)
         if agent.waiting:
             self.go_on(agent)
 
     # Faults and absences
+
+    def tell_begin(self, kind: str, agent: Agent, cause: Any) -> None:
+        if self.idles and not self.world["rows"] and not agent.ended and agent.number not in self.active:
+            agent.untold.append((kind, cause))
+        else:
+            self.say(kind, agent.number, 0)
+
+    def tell_end(self, kind: str, agent: Agent, cause: Any) -> None:
+        told = [each for each in agent.untold if each[1] is not cause]
+        if len(told) == len(agent.untold):
+            self.say(kind, agent.number, 0)
+        agent.untold = told
 
     def strike(self, fault: dict[str, Any]) -> None:
         kind = fault["kind"]
@@ -282,7 +334,7 @@ class Prediction:
         for agent in (self.agents[number] for number in fault["agents"]):
             if agent.ended and not (kind == "partition" and agent.under_way):
                 continue
-            self.say(begins, agent.number, 0)
+            self.tell_begin(begins, agent, fault)
             if kind == "hang":
                 self.hold(agent)
             elif kind == "slow":
@@ -301,20 +353,20 @@ class Prediction:
         agent.cuts -= kind == "partition"
         if agent.ended and not (kind == "partition" and agent.under_way):
             return
-        self.say({"hang": "woke", "slow": "recovered", "partition": "joined"}[kind], agent.number, 0)
+        self.tell_end({"hang": "woke", "slow": "recovered", "partition": "joined"}[kind], agent, fault)
         if kind == "hang":
             self.let_go(agent)
         elif kind == "slow":
             self.change_pace(agent, fault["factor"])
 
     def change_pace(self, agent: Agent, factor: float) -> None:
-        self.rest(agent)
+        self.pause(agent)
         agent.pace *= factor
         if agent.working and not agent.held:
             self.work(agent)
 
     def hold(self, agent: Agent) -> None:
-        self.rest(agent)
+        self.pause(agent)
         agent.held += 1
 
     def let_go(self, agent: Agent) -> None:
@@ -330,25 +382,25 @@ class Prediction:
             if agent.working:
                 self.work(agent)
 
-    def leave_all(self) -> None:
-        """All agents leave together; the coordinator knows that they are away."""
-        day, present = self.world["day"]
-        for agent in self.agents:
-            if not agent.ended:
-                self.say("absent", agent.number, 0)
-                self.hold(agent)
-                agent.away = True
-                self.missing.discard(agent.number)
+    def leave(self, agent: Agent) -> None:
+        """Leave until the next day; the coordinator knows that."""
+        if agent.ended:
+            return
+        day, present = self.world["days"][agent.number]
+        self.tell_begin("absent", agent, "day")
+        self.hold(agent)
+        agent.away = True
+        self.missing.discard(agent.number)
         if self.waits:
             self.settle()
-        self.after(day - present, self.return_all, counts=False)
+        self.after(day - present, lambda: self.come_back(agent), counts=False)
 
-    def return_all(self) -> None:
-        for agent in self.agents:
-            if not agent.ended:
-                self.say("returned", agent.number, 0)
-                self.let_go(agent)
-        self.after(self.world["day"][1], self.leave_all, counts=False)
+    def come_back(self, agent: Agent) -> None:
+        if agent.ended:
+            return
+        self.tell_end("returned", agent, "day")
+        self.let_go(agent)
+        self.after(self.world["days"][agent.number][1], lambda: self.leave(agent), counts=False)
 
 
 def predicted(world: World) -> list[Line]:

@@ -10,6 +10,7 @@ from cluster_predictor import Queue
 from exchange_predictor import predicted
 from worlds import cluster_run, draw_cluster, draw_exchange, exchange_lines, exchange_run, told
 
+from fedbo.coordinator.idle.sleeping import SleepingAgents
 from fedbo.coordinator.kernel import event_queue, fault_injection
 from fedbo.coordinator.kernel.network import Network
 from fedbo.coordinator.kernel.server import Server
@@ -87,6 +88,18 @@ DEFECTS = {
                 self._lost(sent, bytes_, now, "coordinator_down") if state.outages else before(self, state, sent, bytes_, now)
             )
         ),
+    ),
+    "idle agents are asked although they are away": (
+        exchange_differences,
+        SleepingAgents,
+        "away",
+        lambda before: lambda self, state, idle, now: before(self, state, idle, now) & False,
+    ),
+    "agents meet nothing before they are asked first": (
+        exchange_differences,
+        SleepingAgents,
+        "_first",
+        lambda before: lambda self, number: iter(()),
     ),
     "an agent leaves with the first of its last messages": (
         exchange_differences,

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from exchange_predictor import Line
 from small_runs import Setting, logged
 from talking import Talk
@@ -14,6 +15,7 @@ from talking import Talk
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.hosts import InlineHosts
 from fedbo.algorithms.catalog import entry
+from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.coordinator.assembly import assembled
 from fedbo.coordinator.environment.availability import Always, Daily
 from fedbo.coordinator.environment.environment import AgentModels, Environment
@@ -24,6 +26,7 @@ from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
 from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.exchange import Barrier, Buffered, Deadline, FirstK, Immediate, Staleness
 from fedbo.coordinator.logged.table import LoggedEvent
+from fedbo.coordinator.selection import Selection
 from fedbo.workers.models import ClusterModel, Resources, WorkerClass
 
 World = dict[str, Any]
@@ -54,7 +57,8 @@ def draw_exchange(seed: int) -> World:
         lasts = {"at": rng.uniform(0.0, 1.3 * span), "duration": rng.uniform(0.1, 4.0)}
         whom = {} if kind == "coordinator" else {"agents": some()}
         faults.append({"kind": kind, **whom, **lasts, **({"factor": rng.uniform(1.1, 4.0)} if kind == "slow" else {})})
-    return {
+    idle = random.Random(f"idle {seed}")
+    world: World = {
         "seed": seed,
         "agents": agents,
         "iterations": iterations,
@@ -71,9 +75,28 @@ def draw_exchange(seed: int) -> World:
         "late": rng.choice(["drop", "carry"]),
         "length": rng.uniform(0.5, 3.0),
         "bound": rng.choice([None, None, rng.randint(0, 2)]),
-        "day": (day := rng.uniform(3.0, 8.0), rng.uniform(0.4, 0.9) * day) if rng.random() < 0.25 else None,
+        "days": [(day := rng.uniform(3.0, 8.0), rng.uniform(0.4, 0.9) * day) if rng.random() < 0.25 else None] * agents,
         "faults": faults,
+        "choose": None,
+        "rows": idle.random() < 0.25,
     }
+    if idle.random() < 0.7:
+        world["choose"] = _Chooser(seed, idle.choice([0.3, 0.6, 1.0]))
+        if idle.random() < 0.7:
+            world["days"] = [(day := idle.uniform(1.0, 8.0), idle.uniform(0.3, 0.9) * day) for _ in range(agents)]
+    return world
+
+
+class _Chooser:
+    """Who is asked in a round, drawn as the coordinator draws it, or everybody."""
+
+    def __init__(self, seed: int, share: float) -> None:
+        self.selection, self._streams = Selection("fraction", share, others="idle"), Streams(seed).of(COORDINATOR)
+
+    def __call__(self, agents: list[int], number: int) -> set[int]:
+        if self.selection.share == 1.0:
+            return set(agents)
+        return self.selection.of_round(np.array(agents), {}, self._streams.at(number))
 
 
 def exchange_run(world: World) -> list[LoggedEvent]:
@@ -87,9 +110,9 @@ def exchange_run(world: World) -> list[LoggedEvent]:
         "deadline": lambda: Deadline(world["length"], **late),
         "first_k": lambda: FirstK(world["k"], **late),
     }[world["mode"]]()
-    day = world["day"]
-    there = Always() if day is None else Daily(day=day[0], present=day[1], start=0.0, zones=1)
-    common = AgentModels(latency=Constant(world["latency"]), bandwidth=world["bandwidth"], availability=there)
+    if world["choose"] is not None and exchange.is_synchronous:
+        exchange = replace(exchange, selection=world["choose"].selection)
+    common = AgentModels(latency=Constant(world["latency"]), bandwidth=world["bandwidth"])
     names = ("kind", "day")
     plan = tuple(
         FAULTS[fault["kind"]](**{name: value for name, value in fault.items() if name not in names}, **certain(fault))
@@ -97,9 +120,19 @@ def exchange_run(world: World) -> list[LoggedEvent]:
     )
     talking = Talk(up=world["up"], down=world["down"])
     setting = Setting(talking, agents=world["agents"], initial=1, iterations=world["iterations"], seed=world["seed"])
-    lengths = {number: replace(common, evaluation=Constant(length)) for number, length in enumerate(world["lengths"])}
-    sending = {name: world[name] for name in ("link", "retry", "attempts")}
-    return _log(setting, assembled(setting.task(), exchange, Environment(common, lengths, plan=plan, **sending)))
+    lengths = {
+        number: replace(common, evaluation=Constant(length), availability=there(day))
+        for number, (length, day) in enumerate(zip(world["lengths"], world["days"], strict=True))
+    }
+    sending: dict[str, Any] = {name: world[name] for name in ("link", "retry", "attempts")}
+    return _log(
+        setting,
+        assembled(setting.task(), exchange, Environment(common, lengths, plan=plan, idle_rows=world["rows"], **sending)),
+    )
+
+
+def there(day: tuple[float, float] | None) -> Always | Daily:
+    return Always() if day is None else Daily(day=day[0], present=day[1], start=0.0, zones=1)
 
 
 def certain(fault: dict[str, Any]) -> dict[str, float]:

@@ -31,6 +31,7 @@ from tests.random_studies.promises import (
     broken_by_kills,
     broken_extension,
     broken_hostings,
+    broken_idle,
     broken_laws,
     broken_windows,
     broken_workers,
@@ -53,6 +54,7 @@ TRIALS = (
     "power-cuts",
     "views",
     "windows",
+    "idle",
 )
 Trial = Callable[[Study, Path, int], list[str]]
 
@@ -75,6 +77,8 @@ def trials(given: argparse.Namespace) -> Trial:
         return lambda study, folder, seed: broken_views(study, folder, given.limit, seed)
     if given.what == "windows":
         return lambda study, folder, seed: broken_windows(study, folder, given.limit, seed)
+    if given.what == "idle":
+        return lambda study, folder, seed: broken_idle(study, folder, given.limit, seed)
     start_ray()
     if given.what == "real-time":
         return lambda study, folder, seed: broken_in_real_time(draw_real_time_study(seed), folder, seed)

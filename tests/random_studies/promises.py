@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import ray
 
 import fedbo
@@ -29,6 +30,7 @@ from fedbo.execution.replay import replay
 from fedbo.execution.runner import resume_study, run_study
 from fedbo.fast import accelerate
 from fedbo.study.study import Study, StudyError, load_study
+from fedbo_hunt.surroundings import Draws, draw_availability, draw_fault
 from tests.random_studies.carrying_out import (
     LEGAL_NAMES,
     Hostings,
@@ -257,6 +259,41 @@ def _of_size(study: Study, directory: Path, fewest: int) -> None:
     """Run a study with columns and windows if it has so many agents."""
     accelerate._FEWEST = fewest
     begin_or_go_on(study, directory)
+
+
+def broken_idle(study: Study, folder: Path, seconds: float, seed: int) -> list[str]:
+    """Check a study with idle agents, and compare its observations with and without the rows of what happens to them."""
+    one, found, ends = idle_study(study, seed), dict[str, Any](), dict[str, str]()
+    for way, rows in (("without", False), ("with", True)):
+        document = one.document() | {"record": {"idle": rows}}
+        broken = broken_laws(load_study(document), folder / way, seconds)
+        if broken:
+            return [f"{way} rows of idle agents: {broken[0]}"]
+        directory = folder / way / "run"
+        found[way] = tables(directory, ("observations", "releases"))
+        ends[way] = read_manifest(directory)["status"]
+    if ends["with"] != ends["without"]:
+        return [f"it ended otherwise with rows of idle agents: {ends}"]
+    return differences(found["without"], found["with"], "with rows of idle agents")
+
+
+def idle_study(study: Study, seed: int) -> Study:
+    """Give a study whose rounds ask some of its agents, with absences or faults; Untried if the checks refuse that."""
+    draws, document = Draws(np.random.default_rng([seed, 1])), study.document()
+    agents = list(range(study.federation().n_agents))
+    exchange: dict[str, Any] = document["exchange"]
+    if exchange["mode"] in ("immediate", "buffered"):
+        exchange |= {"mode": draws.one_of("barrier", "deadline", "first_k")}
+    if exchange.get("selection", {}).get("others") != "idle":
+        share = draws.number(0.2, 0.8)
+        exchange["selection"] = {"who": draws.one_of("fraction", "speed"), "share": share, "others": "idle"}
+    if study.availability.model == "always" and draws.chance(0.7):
+        document["availability"] = draw_availability(draws)
+    document["fault"] = document.get("fault", []) + [draw_fault(draws, agents, []) for _ in range(draws.whole(0, 2))]
+    try:
+        return load_study(document)
+    except StudyError as error:
+        raise Untried(str(error)) from None
 
 
 _UNUSUAL = ("fault", "availability", "group", "cluster", "evaluation", "stopping", "network", "early_end", "metric", "recovery")

@@ -158,6 +158,8 @@ def draw_document(rng: np.random.Generator, folder: Path | None = None, algorith
     document["budget"] |= {"cost": draws.number(0.5, 12.0)} if not private and draws.chance(0.15) else {}
     if draws.chance(0.12) or algorithm == "own":
         document["algorithm"][0] = _own(draws) | {"label": document["algorithm"][0].get("label", "own")}
+    if document["exchange"].get("selection", {}).get("others") == "idle" and draws.chance(0.5):
+        document["record"] = {"idle": True}
     return {name: table for name, table in document.items() if table}
 
 

@@ -256,19 +256,23 @@ class _Absences:
 class Ascending:
     """Ascending times, read in order: only the last is kept, and `again` restarts the sequence for an earlier one.
 
-    A long run therefore keeps no list of past times.
+    A long run therefore keeps no list of past times. Each is what its distance from the one before, rounded, adds to that. If
+    `number` and its `time` are known, the sequence is only drawn once a later one is asked for.
     """
 
-    def __init__(self, again: Callable[[], Iterator[float]]) -> None:
-        self._again, self._further = again, again()
-        self._count, self._last = 0, math.inf
+    def __init__(self, again: Callable[[], Iterator[float]], number: int = -1, time: float = 0.0) -> None:
+        self._again, self._count, self._last = again, number + 1, time
+        self._further: Iterator[float] | None = None
 
     def at(self, number: int) -> float:
         """Return the time of this number, or infinity beyond the end of the sequence."""
-        if number < self._count - 1:
-            self._further, self._count = self._again(), 0
+        if number == self._count - 1:
+            return self._last
+        if self._further is None or number < self._count:
+            self._further, self._count, self._last = self._again(), 0, 0.0
         while self._count <= number:
-            self._last = next(self._further, math.inf)
+            time = next(self._further, math.inf)
+            self._last = time if time == math.inf else self._last + (time - self._last)
             self._count += 1
         return self._last
 
@@ -285,13 +289,18 @@ class Changes:
 
     def __call__(self, agent: int, number: int) -> float:
         """Return the time of an agent's change of this number, or infinity if there is none."""
-        return (self._known.get(agent) or self._enter(agent)).at(number)
+        return (self._known.get(agent) or self.enter(agent)).at(number)
 
-    def _enter(self, agent: int) -> Ascending:
+    def forget(self, agent: int) -> None:
+        """Hold nothing of an agent that will not be asked for soon."""
+        self._known.pop(agent, None)
+
+    def enter(self, agent: int, number: int = -1, time: float = 0.0) -> Ascending:
+        """Hold the sequence of an agent, with the number and the time of one change if that is known."""
         model, streams = self._availability_of(agent), self._streams.of(agent).at(0)
 
         def again() -> Iterator[float]:
             return streams.times("availability", lambda rng: model.changes(agent, rng), is_memoryless(model))
 
-        held = self._known[agent] = Ascending(again)
+        held = self._known[agent] = Ascending(again, number, time)
         return held

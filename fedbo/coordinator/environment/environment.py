@@ -38,6 +38,7 @@ class Environment:
     - `retry`, `attempts`: a lost transmission is repeated after `retry` units of time, until there were `attempts` of them.
     - `plan`: the faults, with groups replaced by their agents.
     - `cluster`: the `ClusterModel` of the workers that evaluations of all agents queue for, if any.
+    - `idle_rows`: whether absences and faults of idle agents are in the log.
     """
 
     common: AgentModels = AgentModels()
@@ -47,6 +48,7 @@ class Environment:
     attempts: int = 10
     plan: Plan = ()
     cluster: Any = None
+    idle_rows: bool = False
 
     def of(self, agent: int) -> AgentModels:
         """Return an agent's models."""

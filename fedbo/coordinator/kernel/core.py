@@ -18,7 +18,9 @@ the parts listed after it:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Protocol
 
 from fedbo.actors.task import StepRequest, Task
@@ -33,7 +35,7 @@ from fedbo.coordinator.kernel.fault_injection import FaultInjector
 from fedbo.coordinator.kernel.interruptions import Interruptions, Presence
 from fedbo.coordinator.kernel.network import Network
 from fedbo.coordinator.kernel.rules import Part, Receipt, Rules
-from fedbo.coordinator.kernel.server import Server
+from fedbo.coordinator.kernel.server import IdleAgents, Server
 from fedbo.coordinator.kernel.state import AgentRecords, CoreState
 from fedbo.coordinator.kernel.step_scheduler import Handler, StepEvaluations, StepScheduler
 from fedbo.coordinator.kernel.uplink import Uplink
@@ -55,7 +57,7 @@ class Core:
     """The core of one run: its rules, its parts, and its state.
 
     Two ports may be other than plain: the `receipt` of messages, and the `evaluations` of a step. `assembly` has those that a
-    study asks for.
+    study asks for, and `idle`, which looks at idle agents where these have no events; without it, all is one.
     """
 
     def __init__(
@@ -65,7 +67,10 @@ class Core:
         environment: Environment,
         receipt: Callable[[Rules], Receipt] = Receipt,
         evaluations: Callable[[Rules, StepDurations | None], StepEvaluations] = StepEvaluations,
+        idle: Callable[[Core], IdleAgents] | None = None,
     ) -> None:
+        if idle is None:
+            environment = replace(environment, idle_rows=True)
         self.exchange, self.environment = exchange, environment
         self.rules = rules = Rules(task, exchange, environment, receipt)
         self.state = CoreState(AgentRecords(), rules.algorithm.server_init(rules.problem))
@@ -85,7 +90,7 @@ class Core:
         ports = (rules.receipt, self.evaluations)
         self.parts: tuple[Part, ...] = (*ports, network, self.server, scheduler, processes, *receivers, *unrest)
         self._at_events = bool(self.faults.at_events)
-        self._handlers: dict[type, Handler] = {
+        self.handlers: dict[type, Handler] = {
             events.StudyStarted: self._start,
             events.DecisionMade: scheduler.decided,
             events.Finished: self.processes.finished,
@@ -102,12 +107,16 @@ class Core:
             events.ProcessDied: interruptions.process_died,
             events.ConnectionChanged: interruptions.connection_changed,
         }
+        self.order: Any = (math.inf, 0)  # of the event in hand
+        if idle is not None and rules.is_lazy:
+            self.server.idle = idle(self)
+            self.handlers |= self.server.idle.handlers
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Process one event; return its effects in the order of their application."""
         state = self.state
         state.progress.events += 1
-        effects = self._handlers[type(event)](state, event, now)
+        effects = self.handlers[type(event)](state, event, now)
         if self._at_events:
             effects += self.faults.at_event(state.progress.events)
         return effects
@@ -125,11 +134,12 @@ class Core:
         rules, present = self.rules, sorted(self.rules.participants)
         if not rules.idles:
             state.rounds.active.update(present)
-        effects = self.presence.start(state, present, now)
+        effects = self.presence.start(state, () if rules.is_lazy else present, now)
         effects += self.faults.start(now)
         effects += self.evaluations.first_effects()
         if rules.idles:
-            present = self.server.enlist(state)
+            present, woken = self.server.enlist(state, now)
+            effects += woken
         effects += self.server.open(state, present, now)
         agents = [state.agents[number] for number in present]
         return effects + [effect for agent in agents for effect in self.processes.request_step(state, agent, 0, now)]

@@ -1,6 +1,6 @@
 """The event loop of virtual time: takes the next event from the queue, hands it to the core, and applies the effects.
 
-That of real time is in `wall_clock`.
+That of real time is in `runtime/wall_clock`.
 """
 
 from __future__ import annotations
@@ -109,6 +109,7 @@ def run_virtual(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, un
 
 def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until: float) -> None:
     """Process windows of events, or one event after the other."""
+    queue.orders = core.rules.orders
     heap, pop, ends, keep = queue.heap, queue.pop, queue.ends, hooks.keep
     progress, active = core.state.progress, core.state.rounds.active
     windows_of = optional("windows")
@@ -127,7 +128,7 @@ def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until:
                 if keep is not None:
                     keep(queue.events)
                 continue
-        now, _, event = heap[0]
+        now, core.order, event = heap[0]
         if now > until or (not active and core.is_over and queue.quiet):
             break
         ended = event if type(event) is Finished else None
@@ -198,7 +199,7 @@ def apply_effects(effects: list[Effect], now: float, hosts: Hosts, queue: EventQ
     told = False
     for effect in effects:
         if type(effect) is After:
-            queue.push(now + effect.delay, effect.event)
+            queue.push(now + effect.delay if effect.time is None else effect.time, effect.event, effect.order)
             continue
         told = True
         if type(effect) is StepRequest:

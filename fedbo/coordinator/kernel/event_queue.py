@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
-from fedbo.coordinator.kernel.events import BACKGROUND, MESSAGES, Event, Finished, PlacementDue, StudyStarted
+from fedbo.coordinator.kernel.events import (
+    BACKGROUND,
+    MESSAGES,
+    AvailabilityChanged,
+    Event,
+    FaultEnded,
+    FaultStarted,
+    Finished,
+    PlacementDue,
+    StudyStarted,
+)
 
-Entry = tuple[float, int, Any]  # time, number of its scheduling, event
+Order = tuple[float, int]
+Entry = tuple[float, Any, Any]  # time, number of its scheduling or `Order`, event
 _LAST = 2**60  # above the number of any scheduling: of events that come last at their time
+
+
+def order_of(event: Event, since: float) -> Order:
+    """Return the place of an event among others of its time: by the time `since` which it is known, and then by its kind.
+
+    What happens to an agent by itself has the same place whether or not other agents' are events too.
+    """
+    if type(event) is FaultEnded:
+        return since, (event.fault << 32) + event.agent - _LAST
+    assert isinstance(event, AvailabilityChanged | FaultStarted), event
+    fault = event.fault + 1 if isinstance(event, FaultStarted) else 0
+    return since, _LAST + (fault << 32) + event.agent
 
 
 class Scheduled(Protocol):
@@ -41,7 +65,7 @@ class EventQueue:
     """The event queue, with (time, number of its scheduling, event) of all future events, and the progress of the run.
 
     A run with windows has ends of steps, messages and answers in `columns`; all other events are in the `heap`. `waiting` is
-    the number of those of the heap that do not happen by themselves.
+    the number of those of the heap that do not happen by themselves. `orders`: events of one time have an `Order`.
     """
 
     heap: list[Entry] = field(default_factory=lambda: [(0.0, 0, StudyStarted())])
@@ -51,10 +75,11 @@ class EventQueue:
     stopped: bool = False
     waiting: int = 1
     columns: Scheduled | None = None
+    orders: bool = False
 
     def become(self, other: EventQueue) -> None:
         """Adopt the state of another queue."""
-        self.heap, self.scheduled, self.time = other.heap, other.scheduled, other.time
+        self.heap, self.scheduled, self.time, self.orders = other.heap, other.scheduled, other.time, other.orders
         self.events, self.waiting, self.stopped = other.events, other.waiting, False
 
     @property
@@ -75,13 +100,17 @@ class EventQueue:
         known = {event.agent: time for time, _, event in self.heap if type(event) is Finished}
         return [known.get(agent, 0.0) for agent in agents]
 
-    def push(self, time: float, event: Event) -> None:
+    def push(self, time: float, event: Event, order: Order | None = None) -> None:
         """Schedule an event; at one time they happen in the order of scheduling, and placements on workers last."""
         self.scheduled += 1
         if self.columns is None or not self.columns.schedule(time, self.scheduled, event):
-            number = self.scheduled + _LAST if type(event) is PlacementDue else self.scheduled
+            is_last = type(event) is PlacementDue
+            place: int | Order = self.scheduled + _LAST if is_last else self.scheduled
+            if self.orders:
+                since = math.inf if is_last else self.time
+                place = order or (order_of(event, since) if type(event) is FaultEnded else (since, self.scheduled))
             self.waiting += type(event) not in BACKGROUND
-            heappush(self.heap, (time, number, event))
+            heappush(self.heap, (time, place, event))
 
     def next_time(self) -> float | None:
         """Return the time of the next event, None without one."""

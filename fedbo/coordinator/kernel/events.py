@@ -230,10 +230,12 @@ class ProcessControl(NamedTuple):
 
 @dataclass(slots=True)
 class After:
-    """Effect: schedule an event after a delay."""
+    """Effect: schedule an event after a delay; in virtual time at `time`, if set. `order` is its place among others then."""
 
     delay: float
     event: Event
+    time: float | None = None
+    order: tuple[float, int] | None = None
 
 
 Effect = StepRequest | Ask | Commit | ProcessControl | After

@@ -17,6 +17,7 @@ from fedbo.coordinator.environment.faults import (
     Slow,
     fault_times,
 )
+from fedbo.coordinator.kernel.event_queue import order_of
 from fedbo.coordinator.kernel.events import After, Effect, FaultEnded, FaultStarted, ProcessControl
 from fedbo.coordinator.kernel.interruptions import Interruptions
 from fedbo.coordinator.kernel.rules import Rules
@@ -44,87 +45,102 @@ class FaultInjector:
 
     def __init__(self, rules: Rules, server: Server, interruptions: Interruptions) -> None:
         self._log, self._real_time, self._streams = rules.log, rules.environment.is_real_time, rules.task.streams
+        self._is_lazy = rules.is_lazy
         self._server, self._interruptions, self._participants = server, interruptions, rules.participants
         plan = rules.environment.plan
-        self._faults = {place: fault for place, fault in enumerate(plan) if isinstance(fault, PROCESS_FAULTS)}
-        self._times: dict[tuple[int, int], Ascending] = {}
+        self.faults = {place: fault for place, fault in enumerate(plan) if isinstance(fault, PROCESS_FAULTS)}
+        self.times: dict[tuple[int, int], Ascending] = {}
         self.is_plain = not plan
-        self.at_events = sorted((fault.event, place) for place, fault in self._faults.items() if fault.event is not None)
+        self.at_events = sorted((fault.event, place) for place, fault in self.faults.items() if fault.event is not None)
 
     def start(self, now: float) -> list[Effect]:
-        """Schedule the first time of each fault."""
-        pairs = [(place, agent) for place, fault in self._faults.items() for agent in _hit_alone(fault)]
-        return [effect for place, agent in pairs for effect in self._schedule(place, agent, 0, now)]
+        """Schedule the first time of each fault; lazily those alone that hit all of their agents at once."""
+        pairs = [(place, agent) for place, fault in self.faults.items() for agent in hit_alone(fault)]
+        pairs = [(place, agent) for place, agent in pairs if agent == COORDINATOR or not self._is_lazy]
+        return [effect for place, agent in pairs for effect in self.schedule(place, agent, 0, -math.inf)]
 
     def switch(self, places: Set[int], now: float) -> list[Effect]:
         """Schedule the next time of the faults at these places of the plan, which are new or have changed."""
         effects = list[Effect]()
-        for place in sorted(places & self._faults.keys()):
-            for agent in _hit_alone(self._faults[place]):
-                self._schedule(place, agent, 0, now)
-                times, number = self._times[place, agent], 0
+        for place in sorted(places & self.faults.keys()):
+            for agent in hit_alone(self.faults[place]):
+                self.schedule(place, agent, 0, now)
+                times, number = self.times[place, agent], 0
                 while times.at(number) < now:
                     number += 1
-                effects += self._schedule(place, agent, number, now)
+                effects += self.schedule(place, agent, number, now)
         return effects
 
     def at_event(self, events: int) -> list[Effect]:
         """Begin the faults that are due after so many events."""
         return [After(0.0, FaultStarted(place, COORDINATOR, 0)) for number, place in self.at_events if number == events]
 
-    def _schedule(self, place: int, agent: int, number: int, now: float) -> list[Effect]:
+    def schedule(self, place: int, agent: int, number: int, since: float) -> list[Effect]:
+        """Schedule a fault's time of this number, which is known since that time."""
         event = FaultStarted(place, agent, number)
         time = self.time_of(event)
-        return [] if time == math.inf else [After(time - now, event)]
+        return [] if time == math.inf else [After(time - max(since, 0.0), event, time, order_of(event, since))]
 
     def time_of(self, event: FaultStarted) -> float:
         """Return when a fault that does not wait for a number of events begins for the event's time; infinity if never."""
-        key = place, agent = event.fault, event.agent
-        if key not in self._times:
-            streams, fault = self._streams.of(agent).at(0), self._faults[place]
-            self._times[key] = Ascending(lambda: streams.times(f"fault {place} strikes", lambda rng: fault_times(fault, rng)))
-        return self._times[key].at(event.number)
+        place, fault = event.fault, self.faults[event.fault]
+        key = place, agent = place, event.agent if hits_alone(fault) else COORDINATOR
+        if key not in self.times:
+            streams = self._streams.of(agent).at(0)
+            self.times[key] = Ascending(lambda: streams.times(f"fault {place} strikes", lambda rng: fault_times(fault, rng)))
+        return self.times[key].at(event.number)
 
     def started(self, state: CoreState, event: FaultStarted, now: float) -> list[Effect]:
         """Begin a fault, of one agent or of all of its agents, and schedule its next time."""
-        fault, alone = self._faults[event.fault], event.agent >= 0
+        fault, alone = self.faults[event.fault], event.agent >= 0
         if isinstance(fault, Restart):
             effects = self._stop_coordinator(state, event.fault, fault, now)
-            return effects + self._schedule(event.fault, event.agent, event.number + 1, now)
-        effects = []
-        for number in [event.agent] if alone else [n for n in fault.agents if isinstance(n, int)]:
+            return effects + self.schedule(event.fault, event.agent, event.number + 1, now)
+        effects, active = list[Effect](), state.rounds.active
+        is_idle = self._is_lazy and alone and event.agent not in active
+        for number in [event.agent] if alone else self._hit(fault, active):
             if number in self._participants and _is_struck(fault, state.agents[number]):
                 effects += self._begin(state, event.fault, state.agents[number], now)
-        if isinstance(fault, Crash):
+        if isinstance(fault, Crash) and not is_idle:
             effects += self._interruptions.settle(state, now)
         if alone and state.agents[event.agent].ended:
             return effects
-        return effects + self._schedule(event.fault, event.agent, event.number + 1, now)
+        return effects + self.schedule(event.fault, event.agent, event.number + 1, now)
+
+    def _hit(self, fault: Crash | Hang | Slow | NetworkPartition, active: Set[int]) -> list[int]:
+        """List the agents that a fault hits at once, and to whom it does not only happen when somebody looks."""
+        return [agent for agent in fault.agents if isinstance(agent, int) and (agent in active or not self._is_lazy)]
 
     def _begin(self, state: CoreState, place: int, agent: AgentRecord, now: float) -> list[Effect]:
-        fault, end = self._faults[place], FaultEnded(place, agent.number)
+        fault, end = self.faults[place], FaultEnded(place, agent.number)
+        self._log.append(self.line(place, agent, now))
         if isinstance(fault, Crash):
             return self._crash(state, fault, agent, end, now)
         assert not isinstance(fault, Restart)
         effects: list[Effect] = [After(fault.duration, end)]
         if isinstance(fault, Hang):
-            self._log.append(AgentHung(now, agent.number, agent.step))
             if self._real_time:
                 effects.append(ProcessControl(agent.number, "hold", now + fault.duration))
             return effects + self._interruptions.interrupt(state, agent, now, known=False, void=False)
         if isinstance(fault, Slow):
-            self._log.append(AgentSlowed(now, agent.number, agent.step, fault.factor))
             return effects + self._interruptions.slow(agent, fault.factor, now)
-        self._log.append(LinkCut(now, agent.number, agent.step))
         agent.own_faults().partitions += 1
         return effects
+
+    def line(self, place: int, agent: AgentRecord, now: float) -> EventLine:
+        """Return the line that says that a fault of an agent has begun."""
+        fault, number, step = self.faults[place], agent.number, agent.step
+        if isinstance(fault, Crash):
+            state = None if fault.restart is None else fault.state
+            return AgentCrashed(now, number, step, permanent=fault.restart is None, state=state)
+        if isinstance(fault, Slow):
+            return AgentSlowed(now, number, step, fault.factor)
+        return AgentHung(now, number, step) if isinstance(fault, Hang) else LinkCut(now, number, step)
 
     def _crash(self, state: CoreState, fault: Crash, agent: AgentRecord, end: FaultEnded, now: float) -> list[Effect]:
         effects: list[Effect] = [ProcessControl(agent.number, "kill")] if self._real_time else []
         if fault.restart is None:
-            self._log.append(AgentCrashed(now, agent.number, agent.step, permanent=True))
             return effects + self._interruptions.lose(state, agent, now)
-        self._log.append(AgentCrashed(now, agent.number, agent.step, permanent=False, state=fault.state))
         if fault.state == "lost":
             agent.own_faults().needs_restore = True
             agent.t_n = agent.saved_t_n
@@ -139,7 +155,7 @@ class FaultInjector:
 
     def ended(self, state: CoreState, event: FaultEnded, now: float) -> list[Effect]:
         """End a fault."""
-        fault = self._faults[event.fault]
+        fault = self.faults[event.fault]
         if isinstance(fault, Restart):
             self._log.append(CoordinatorUp(now, state.rounds.number))
             state.outages -= 1
@@ -163,8 +179,13 @@ def _is_struck(fault: ProcessFault, agent: AgentRecord) -> bool:
     return not agent.ended or (isinstance(fault, NetworkPartition) and bool(agent.unacknowledged))
 
 
-def _hit_alone(fault: ProcessFault) -> list[int]:
+def hits_alone(fault: ProcessFault) -> bool:
+    """Check whether a fault hits its agents at separate times, and not all at once."""
+    return not isinstance(fault, Restart | NetworkPartition) and fault.rate is not None
+
+
+def hit_alone(fault: ProcessFault) -> list[int]:
     """List the agents that a fault hits at separate times, or COORDINATOR where it hits all at once."""
-    if isinstance(fault, Restart | NetworkPartition) or fault.rate is None:
+    if isinstance(fault, Restart) or not hits_alone(fault):
         return [COORDINATOR]
     return [agent for agent in fault.agents if isinstance(agent, int)]

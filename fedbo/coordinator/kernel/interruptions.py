@@ -6,7 +6,15 @@ import math
 from collections.abc import Iterable, Mapping
 
 from fedbo.coordinator.environment.availability import Changes, leaves
-from fedbo.coordinator.kernel.events import After, AvailabilityChanged, ConnectionChanged, Effect, ProcessControl, ProcessDied
+from fedbo.coordinator.kernel.event_queue import order_of
+from fedbo.coordinator.kernel.events import (
+    After,
+    AvailabilityChanged,
+    ConnectionChanged,
+    Effect,
+    ProcessControl,
+    ProcessDied,
+)
 from fedbo.coordinator.kernel.rules import Rules
 from fedbo.coordinator.kernel.server import Server
 from fedbo.coordinator.kernel.state import AgentRecord, CoreState
@@ -132,7 +140,10 @@ class Presence:
 
     def __init__(self, rules: Rules, interruptions: Interruptions) -> None:
         self._environment, self._log, self._interruptions = rules.environment, rules.log, interruptions
-        self._changes = Changes(lambda agent: rules.environment.of(agent).availability, rules.task.streams)
+        self._is_lazy, self.changes = (
+            rules.is_lazy,
+            Changes(lambda agent: rules.environment.of(agent).availability, rules.task.streams),
+        )
 
     @property
     def is_plain(self) -> bool:
@@ -141,7 +152,7 @@ class Presence:
 
     def time_of(self, event: AvailabilityChanged) -> float:
         """Return when an agent leaves or returns for the event's time; infinity if never."""
-        return self._changes(event.agent, event.number)
+        return self.changes(event.agent, event.number)
 
     def start(self, state: CoreState, agents: Iterable[int], now: float) -> list[Effect]:
         """Interrupt the agents that are away from the start, and schedule the first absences of the others."""
@@ -149,10 +160,10 @@ class Presence:
             return []
         effects = list[Effect]()
         for number in [one for one in agents if leaves(self._environment.of(one).availability)]:
-            if self._changes(number, 0) == now:
+            if self.changes(number, 0) == now:
                 effects += self.changed(state, AvailabilityChanged(number, 0), now)
             else:
-                effects += self._next_change(state.agents[number], 0, now)
+                effects += self.next_change(number, 0, -math.inf)
         return effects
 
     def switch(self, state: CoreState, away: Mapping[int, bool], now: float) -> list[Effect]:
@@ -160,12 +171,12 @@ class Presence:
         effects = list[Effect]()
         for number, is_away in sorted(away.items()):
             agent, place = state.agents[number], 0
-            while self._changes(number, place) <= now:
+            while self.changes(number, place) <= now:
                 place += 1
             if agent.ended:
                 continue
             if is_away == bool(place % 2):
-                effects += self._next_change(agent, place, now)
+                effects += self.next_change(number, place, now)
             else:
                 effects.append(After(0.0, AvailabilityChanged(number, place - 1)))
         return effects
@@ -178,15 +189,17 @@ class Presence:
         if number % 2:
             self._log.append(AgentReturned(now, agent.number, agent.step))
             effects = self._interruptions.resume(state, agent, now, restore="before")
-            return effects + self._next_change(agent, number + 1, now)
+            return effects + self.next_change(agent.number, number + 1, now)
+        is_idle = self._is_lazy and agent.number not in state.rounds.active
         self._log.append(AgentAbsent(now, agent.number, agent.step))
         void = self._environment.of(agent.number).leaving == "lost"
         effects = self._interruptions.interrupt(state, agent, now, known=True, void=void)
-        if self._changes(agent.number, number + 1) == math.inf:
+        if self.changes(agent.number, number + 1) == math.inf:
             effects += self._interruptions.lose(state, agent, now)
-        effects += self._interruptions.settle(state, now)
-        return effects + self._next_change(agent, number + 1, now)
+        effects += [] if is_idle else self._interruptions.settle(state, now)
+        return effects + self.next_change(agent.number, number + 1, now)
 
-    def _next_change(self, agent: AgentRecord, number: int, now: float) -> list[Effect]:
-        time = self._changes(agent.number, number)
-        return [] if time == math.inf else [After(time - now, AvailabilityChanged(agent.number, number))]
+    def next_change(self, agent: int, number: int, since: float) -> list[Effect]:
+        """Schedule an agent's change of this number, which is known since that time."""
+        time, event = self.changes(agent, number), AvailabilityChanged(agent, number)
+        return [] if time == math.inf else [After(time - max(since, 0.0), event, time, order_of(event, since))]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from fedbo.actors.task import Task
-from fedbo.algorithms.base import LARGEST, Array, Inbound, Payload
+from fedbo.algorithms.base import LARGEST, Array, Inbound, Payload, Waiting
 from fedbo.algorithms.messages import named
 from fedbo.algorithms.returned import pair, updated
 from fedbo.algorithms.streams import COORDINATOR
@@ -104,6 +104,9 @@ class Rules:
     - `sends_dummies`: whether agents that are not sampled send a dummy message.
     - `participants`: the agents that take part from the start, which are the targets and agents that send a message before.
     - `idles`: whether agents that are not sampled in a round are idle; a study then has one round more than iterations.
+    - `is_lazy`: whether what happens to idle agents is no event. It is one where they may evaluate all the same, or where the
+      method hears of each agent that is lost.
+    - `orders`: whether events have an `Order`: their numbers would tell what has happened to idle agents.
     """
 
     def __init__(self, task: Task, exchange: Exchange, environment: Environment, receipt: Callable[[Rules], Receipt]) -> None:
@@ -116,6 +119,10 @@ class Rules:
         everybody = self.upload is not None and self.algorithm.sends(0)
         self.participants: Collection[int] = range(self.problem.n_agents) if everybody else self.targets
         self.idles = self.is_synchronous and exchange.selection.idles and self.upload is not None
+        counted = any(getattr(fault, "event", None) is not None for fault in environment.plan)
+        self.orders = self.idles and not (environment.is_real_time or counted)
+        busy = task.overlaps or task.stopping is not None or isinstance(self.algorithm, Waiting)
+        self.is_lazy = self.orders and not (environment.idle_rows or busy)
         self.log: list[Any] = []  # EventLine or EventColumns
         self.receipt = receipt(self)
         # A dummy message takes as long as any. So nothing but releases depends on who was asked, neither when rounds close nor

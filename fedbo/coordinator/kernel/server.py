@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedbo.algorithms.base import Array, Inbound, Waiting
 from fedbo.algorithms.messages import checker, sizer
@@ -19,8 +20,26 @@ from fedbo.coordinator.kernel.state import AgentRecord, CoreState
 from fedbo.coordinator.logged.messages import RoundClosed
 
 
+class IdleAgents:
+    """The idle agents of a run in which all that happens to them is an event; a subclass looks at them when they are asked."""
+
+    handlers: Mapping[type, Any] = {}  # of events, in place of the core's
+
+    def away(self, state: CoreState, idle: npt.NDArray[np.bool_], now: float) -> npt.NDArray[np.bool_]:
+        """Return which of the `idle (N,)` agents are known to be away; those that are lost are idle no more."""
+        away = np.zeros_like(idle)
+        away[[agent.number for agent in state.agents.every() if agent.known_offline]] = True
+        return away
+
+    def wake(self, state: CoreState, agents: Sequence[int], now: float) -> list[Effect]:
+        """Let all happen to agents that has been due, since they are asked now; schedule what will."""
+        return []
+
+
 class Server:
     """The server: records the agents that have reported, and answers when the exchange mode requires it."""
+
+    idle = IdleAgents()  # the core may have another one
 
     def __init__(self, rules: Rules, network: Network) -> None:
         self._rules, self._network = rules, network
@@ -121,12 +140,13 @@ class Server:
     def _answer(self, state: CoreState, now: float) -> list[Effect]:
         """Close the open round, or empty the buffer: aggregate, and send the answers."""
         recipients = recipients_of(state.rounds, self._synchronous)
+        effects = list[Effect]()
         if self._idles:
-            recipients = self._next_cohort(state, recipients)
+            recipients, effects = self._next_cohort(state, recipients, now)
         # Who has not begun only hears that it shall: no message would change its initial points.
         begun = [agent for agent in recipients if state.agents[agent].lease] if self._idles else recipients
         payloads = self.aggregate(state, begun, now)
-        effects = self.reply(state, recipients, payloads, now)
+        effects += self.reply(state, recipients, payloads, now)
         return effects + self.open(state, recipients, now) if self._synchronous else effects
 
     def reply(self, state: CoreState, recipients: Sequence[int], payloads: dict[int, Any], now: float) -> list[Effect]:
@@ -165,30 +185,31 @@ class Server:
         for agent in reported:
             del rounds.waiting[agent]
 
-    def _next_cohort(self, state: CoreState, reported: Sequence[int]) -> list[int]:
+    def _next_cohort(self, state: CoreState, reported: Sequence[int], now: float) -> tuple[list[int], list[Effect]]:
         """Make agents that have reported idle again, and enlist others for the next round; none after the last one."""
         rounds = state.rounds
         self._rest(rounds, reported)
         if rounds.number >= self._rules.problem.iterations:
-            return []
-        cohort = self.enlist(state, rounds.number + 1)
+            return [], []
+        cohort, effects = self.enlist(state, now, rounds.number + 1)
         rounds.waiting.update(dict.fromkeys(cohort))
-        return cohort
+        return cohort, effects
 
-    def enlist(self, state: CoreState, number: int = 0) -> list[int]:
+    def enlist(self, state: CoreState, now: float, number: int = 0) -> tuple[list[int], list[Effect]]:
         """Draw the agents that work in round `number`, among the idle agents that are present, or all idle ones if none is."""
-        selection, known = self._exchange.selection, list(state.agents.every())
+        selection, known, lasted = self._exchange.selection, list(state.agents.every()), dict[int, float]()
         idle = np.zeros(self._rules.problem.n_agents, dtype=bool)
         idle[self._participants] = True
         idle[[agent.number for agent in known if agent.ended] + list(state.rounds.active)] = False
-        there = idle.copy()
-        there[[agent.number for agent in known if agent.known_offline]] = False
-        agents, lasted = np.flatnonzero(there if there.any() else idle), dict[int, float]()
+        away = self.idle.away(state, idle, now)
+        there = idle & ~away
         if selection.who == "speed":
             lasted = {agent.number: agent.last_duration for agent in known if agent.last_duration is not None}
+        agents = np.flatnonzero(there if there.any() else idle)
         chosen = sorted(selection.of_round(agents, lasted, self._rules.streams.at(number)))
+        effects = self.idle.wake(state, chosen, now)
         state.rounds.active.update(chosen)
-        return chosen
+        return chosen, effects
 
     def aggregate(self, state: CoreState, recipients: Sequence[int], now: float) -> dict[int, Any]:
         """Compute the answers of the algorithm's coordinator half."""

@@ -111,6 +111,7 @@ class AgentRecord:
     - `faults`: the effects of faults on it, None before the first one.
     - `evaluations`: the `AgentEvaluations`, where they are scheduled one by one.
     - `spent`: the time of its evaluations, where the budget limits it; infinite after its last decision.
+    - `asleep`: entries of the event queue that wait until it is asked or looked at; None if that never was.
 
     Its part in the study
     - `absent`: it is away before a step. `ready`: it would begin its step but for an interruption.
@@ -154,6 +155,7 @@ class AgentRecord:
     steps_accepted: list[int] = field(default_factory=list)
     received_answers: list[int] = field(default_factory=list)
     spent: float = 0.0
+    asleep: list[Any] | None = None
 
     @property
     def pace(self) -> float:
@@ -295,6 +297,7 @@ class CoreState:
     - `disclosures`: the number of messages that their senders have made private themselves.
     - `copied`: the newest message that a lying agent may copy.
     - `cluster`: the `ClusterState`, where evaluations queue for workers.
+    - `changed`: since when faults hold that a fork has changed, by their places in the plan.
     """
 
     agents: AgentRecords
@@ -307,3 +310,4 @@ class CoreState:
     disclosures: int = 0
     copied: SentMessage | None = None
     cluster: Any = None
+    changed: dict[int, float] = field(default_factory=dict)

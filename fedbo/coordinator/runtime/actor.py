@@ -31,10 +31,10 @@ from fedbo.coordinator.kernel.core import Core
 from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
 from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.exchange import Exchange
-from fedbo.coordinator.kernel.wall_clock import run_wall
 from fedbo.coordinator.runtime.event_log import EventLog
 from fedbo.coordinator.runtime.replay_log import resume_from_log
 from fedbo.coordinator.runtime.snapshots import RunParts, Snapshotter
+from fedbo.coordinator.runtime.wall_clock import run_wall
 from fedbo.settings.own_code import exits_as_errors
 from fedbo.settings.rooms import optional_or
 from fedbo.settings.trust import admit_same

@@ -21,7 +21,7 @@ from fedbo.coordinator.kernel.events import (
     ProcessControl,
     ProcessDied,
 )
-from fedbo.coordinator.kernel.wall_clock import control_process
+from fedbo.coordinator.runtime.wall_clock import control_process
 
 Happened = tuple[RecordedEvent, StepReport | None]
 

@@ -28,6 +28,7 @@ _USED: dict[str, str] = {
     "study": "it defines all random draws and runs",
     "sweep": "it defines the runs",
     "cluster": "it defines the workers from the start",
+    "record": "it defines what the events have from the start",
     "timing.clock": "the clock of a run cannot change",
     "network.link": "messages may already be queued on the link",
     "budget.pulls": "it is the horizon of the algorithm",

@@ -47,11 +47,30 @@ def switch(before: Core, after: Core, hosts: Hosts, queue: EventQueue, now: floa
     Equal rules change nothing.
     """
     queue.gather()
+    _wake(before, after, hosts, queue, now)
     effects = _faults(before.environment, after, queue, now)
     effects += _availability(before.environment, after, queue, now)
     if before.exchange != after.exchange:
         effects += _exchange(before, after, queue, now)
     apply_effects(effects, now, hosts, queue)
+
+
+def _wake(before: Core, after: Core, hosts: Hosts, queue: EventQueue, now: float) -> None:
+    """Schedule what happens to idle agents, if that changes, and order events by the new rules."""
+    old, new, rules = before.environment, after.environment, before.rules
+    is_same = old.plan == new.plan and old.common == new.common and old.exceptions == new.exceptions
+    if not rules.idles or (is_same and rules.is_lazy == after.rules.is_lazy):
+        return
+    agents = [number for number in sorted(rules.participants) if not after.state.agents[number].ended]
+    lines = len(rules.log)
+    apply_effects(before.server.idle.wake(after.state, agents, now), now, hosts, queue)
+    after.rules.log += rules.log[lines:]
+    for number in agents:
+        after.state.agents[number].asleep = []
+    if rules.orders != after.rules.orders:
+        heap = enumerate(sorted(queue.heap, key=lambda entry: entry[:2]), -len(queue.heap))
+        queue.heap = [(time, (-math.inf, n) if after.rules.orders else n, event) for n, (time, _, event) in heap]
+    queue.orders = after.rules.orders
 
 
 def _faults(before: Environment, after: Core, queue: EventQueue, now: float) -> list[Effect]:
@@ -61,6 +80,7 @@ def _faults(before: Environment, after: Core, queue: EventQueue, now: float) -> 
     if any(isinstance(event, FaultEnded) and event.fault in places for _, _, event in queue.heap):
         raise ForkError("fault: a changed fault is active at the fork; fork before or after it")
     _drop(queue, lambda event: isinstance(event, FaultStarted) and event.fault in places)
+    after.state.changed |= dict.fromkeys(places, now)
     return after.faults.switch(places, now)
 
 

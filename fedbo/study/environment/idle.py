@@ -35,6 +35,8 @@ def _choices(study: StudyTables) -> Iterator[tuple[Loc, str]]:
     """Yield the settings of alternatives that were not chosen."""
     exchange, unused = study.exchange.make(), tuple[str, ...]()
     selection, staleness = exchange.selection, exchange.staleness
+    if study.record.idle and not selection.idles:
+        yield ("record", "idle"), 'no agent is idle between rounds; remove it, or set exchange.selection.others = "idle"'
     given = study.objective.differences
     if given is not None and (differences := given.make()).likeness == 1.0:
         yield from _changed(differences, ("objective", "differences"), ("length_scale",), "set likeness below 1")

@@ -60,6 +60,7 @@ def environment_of(study: StudyTables, replicate: int = 0) -> Environment:
         attempts=network.attempts,
         plan=tuple(_resolved(table.make(), who) for table in study.fault),
         cluster=None if study.cluster is None else study.cluster.make(study.evaluation.make().resources),
+        idle_rows=study.record.idle,
     )
 
 

@@ -9,7 +9,17 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
-from numba.np.random._constants import fi_double, ki_double, wi_double, ziggurat_nor_inv_r, ziggurat_nor_r
+from numba.np.random._constants import (
+    fe_double,
+    fi_double,
+    ke_double,
+    ki_double,
+    we_double,
+    wi_double,
+    ziggurat_exp_r,
+    ziggurat_nor_inv_r,
+    ziggurat_nor_r,
+)
 
 from fedbo.surrogates.compiled.jit import BOOL, FLOAT, INT, Tuple, compiled
 
@@ -17,11 +27,15 @@ Array = Any
 WORD = types.uint64
 NUMBERS = types.Array(INT, 1, "C", readonly=True)
 KEY = Tuple((WORD, WORD, WORD))  # seed, replicate and purpose
+GAPS = Tuple((FLOAT, FLOAT, FLOAT))
+PASSING = Tuple((INT[::1], FLOAT[::1], FLOAT[::1], FLOAT[::1], INT[::1], FLOAT[::1]))
 _KI, _WI, _FI = np.array(ki_double), np.array(wi_double), np.array(fi_double)  # the tables of the ziggurat
+_KE, _WE, _FE = np.array(ke_double), np.array(we_double), np.array(fe_double)  # those of the exponential one
 _OUTER, _INVERSE = float(ziggurat_nor_r), float(ziggurat_nor_inv_r)
 _FIRST, _SECOND = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)  # multipliers
 _LEFT, _RIGHT = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)  # what is added to the key in each turn
 _ONE, _SIGN, _INDEX, _SHIFT = np.uint64(1), np.uint64(8), np.uint64(255), np.uint64(11)
+_THREE, _FAR = np.uint64(3), float(ziggurat_exp_r)
 _REST, _MANTISSA = np.uint64(9), np.uint64(2**52 - 1)
 
 
@@ -126,3 +140,62 @@ def numbers(key: Any, owners: Array, steps: Array, counts: Array, normal: bool, 
             for j in range(counts[i]):
                 found[at + j] = _uniform(words[j])
         at += counts[i]
+
+
+@compiled()
+def _word(key: Any, owner: int, words: Array, place: int) -> Any:
+    """Return a word of a stream at step 0, where `words` has those of its block but for the first of one."""
+    if place % 4 == 0:
+        _fill(key, owner, 0, place, words, 4)
+    return words[place % 4]
+
+
+@compiled()
+def _exponential(key: Any, owner: int, words: Array, place: int) -> tuple[float, int]:
+    """Return an exponential number of a stream from its word `place` on, and the place after it, as NumPy's ziggurat does."""
+    while True:
+        word = _word(key, owner, words, place) >> _THREE
+        index, rest = word & _INDEX, word >> _SIGN
+        x = float(rest) * _WE[index]
+        place += 1
+        if rest < _KE[index]:
+            return x, place
+        uniform = _uniform(_word(key, owner, words, place))
+        place += 1
+        if index == 0:
+            return _FAR - log1p(-uniform), place
+        if (_FE[index - _ONE] - _FE[index]) * uniform + _FE[index] < exp(-x):
+            return x, place
+
+
+@compiled(types.void(KEY, NUMBERS, INT[::1], GAPS, PASSING, FLOAT, FLOAT))
+def pass_times(key: Any, owners: Array, due: Array, gaps: Any, state: Any, lasting: float, now: float) -> None:
+    """Go on in the random times of some of the `owners`, at the places `due`, until the next one is after `now`.
+
+    `gaps` and `state` are those of `Passing`, with the words that are used and the sum of the gaps.
+    """
+    number, last, since, following, used, raw = state
+    even, odd, share = gaps
+    words = np.empty(4, np.uint64)
+    for place in due:
+        owner, at = owners[place], used[place]
+        if at % 4:
+            _fill(key, owner, 0, at - at % 4, words, 4)
+        while following[place] <= now:
+            time = following[place]
+            starts_away = False
+            if number[place] < 0:
+                time = 0.0
+                if share > 0.0:
+                    starts_away = not _uniform(_word(key, owner, words, at)) * share < even
+                    at += 1
+            else:
+                if not time < last[place] + lasting:
+                    since[place] = time
+                last[place] = time
+            number[place] += 1
+            if not starts_away:
+                gap, at = _exponential(key, owner, words, at)
+                raw[place] += gap * (odd if number[place] % 2 else even)
+            following[place] = time + (raw[place] - time)
+        used[place] = at

@@ -27,6 +27,8 @@ class Troubles:
 
     def __init__(self, run: RunTables) -> None:
         self.run = run
+        # Of idle agents only what lasts is in rows, from when they are asked.
+        self.some = run.exchange.selection.idles and not run.environment.idle_rows
         self.plan: tuple[Any, ...] = run.environment.plan
         self.open: dict[tuple[str, int], list[tuple[float, Any]]] = defaultdict(list)
         self.absent: set[int] = set()
@@ -86,10 +88,13 @@ class Troubles:
         lasted = [
             (time, fitting)
             for time, fitting in began
-            if any(abs(record.time - time - lasting(fault)) < NEAR for fault in fitting)
+            if any(self._lasted(record.time - time, lasting(fault)) for fault in fitting)
         ]
         need(bool(lasted), f"{record.kind} at {record.time}, but {ENDS[record.kind]} were {began}")
         began.remove(lasted[0])
+
+    def _lasted(self, seconds: float, planned: float) -> bool:
+        return abs(seconds - planned) < NEAR or (self.some and seconds < planned)
 
     def kept(self, agent: int) -> bool:
         """Return whether an agent is interrupted."""
@@ -127,7 +132,7 @@ class Troubles:
                     continue
                 for agent in getattr(fault, "agents", (COORDINATOR,)):
                     over = min(self.done.get(agent, math.inf), self.gone.get(agent, math.inf))
-                    target = agent < 0 or agent in problem.targets
+                    target = agent < 0 or (agent in problem.targets and not self.some)
                     need(over <= fault.at or not target or (kind, agent, fault.at) in self.struck, f"{fault} never struck")
         if not self.run.ends_early and not self.run.exchange.selection.idles:  # idle agents may never be asked again
             left = set(problem.targets) - self.gone.keys() - self.done.keys() - self.absent

@@ -82,9 +82,9 @@ def test_a_run_whose_table_lacks_a_column_is_verified_by_the_others(run: Path, t
 def test_no_code_reads_a_table_of_a_run_without_its_schema() -> None:
     found = set[str]()
     for file in (ROOT / "fedbo").rglob("*.py"):
-        tree = ast.parse(text := file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
         if "fedbo.actors.storage.rows import" in text:
-            for node in ast.walk(tree):
+            for node in ast.walk(ast.parse(text)):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "read_table":
                     if len(node.args) < 2 and not node.keywords:
                         found.add(str(file.relative_to(ROOT)))

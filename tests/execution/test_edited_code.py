@@ -187,7 +187,7 @@ HERE = {"timing": {"clock": "virtual"}, "hosting": {"kind": "inline"}, "evaluati
 
 
 @pytest.mark.parametrize("study", [HERE, pytest.param({}, marks=[pytest.mark.long, pytest.mark.ray])])
-def test_a_function_that_is_tuned_is_that_of_its_edited_file(study: Study, file: Path, tmp_path: Path) -> None:
+def test_a_function_that_is_tuned_is_that_of_its_edited_file(study: Study, file: Path, tmp_path: Path, undrawn: None) -> None:
     """Although it is still the object of the first import that is passed each time."""
     text = "def f(config):\n    return VERSION + config['a']\n"
     file.write_text(text.replace("VERSION", "10"), encoding="utf-8")

@@ -31,7 +31,7 @@ STUDY: dict[str, Any] = {
     "study": {"name": "private", "seed": 3, "replicates": 2},
     "objective": {"name": "quadratic", "agents": 9},
     "agents": {"initial": 4},
-    "budget": {"iterations": 8},
+    "budget": {"iterations": 5},
     "algorithm": [{"name": "ts", **OWN}, PRIVATE, {**PRIVATE, "label": "quiet", "noise_multiplier": 3.0}],
     "timing": {"evaluation": {"model": "lognormal"}, "latency": {"model": "pareto", "mean": 0.2}},
     "exchange": {"mode": "deadline", "length": 1.5},
@@ -120,7 +120,8 @@ def test_secure_noise_is_repeated_by_a_resume_and_by_nobody_else(private_forks: 
 
 def test_a_budget_ends_federation_and_everybody_goes_on_alone(tmp_path: Path) -> None:
     budget = {"epsilon_max": 1.0, "deltas": [1e-3]}
-    result = fedbo.run({**STUDY, "privacy": budget, "algorithm": [PRIVATE]}, out=tmp_path / "run")
+    longer = {**STUDY, "budget": {"iterations": 8}, "privacy": budget, "algorithm": [PRIVATE]}
+    result = fedbo.run(longer, out=tmp_path / "run")
     for replicate in range(2):
         rows = [row for row in result.privacy.to_pylist() if row["replicate"] == replicate]
         refused = [row for row in rows if row["refused"]]

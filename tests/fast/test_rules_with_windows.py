@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import pytest
-from small_runs import Setting, fts
+from small_runs import Setting
+from talking import Talk
 
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.kernel.core import Core
@@ -19,7 +20,7 @@ from fedbo.coordinator.logged.messages import TransmissionRejected
 from fedbo.coordinator.selection import Selection
 from fedbo.fast.accelerate import has_windows
 
-PLAIN = Setting(fts(every=1), agents=3, iterations=3, availability=Always())
+PLAIN = Setting(Talk(), agents=3, iterations=3, availability=Always())
 SETTINGS = [replace(PLAIN, exchange=exchange) for exchange in (Immediate(), Barrier())]
 KINDS = [Core, Rules, Rounds, *map(type, PLAIN.core().parts), *MODES.values()]
 # Functions of classes above them are rules as well, such as those of the modes with rounds.

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from synthetic_run import document, write_run
 
 import fedbo
 from fedbo.analysis.finished_run import ResultError
@@ -23,6 +22,16 @@ from fedbo.study.study import StudyError, load_study
 from tests.random_studies.studies import draw_document
 
 HIDDEN = ("time", "eligible", "sampled", "arrived", "clipped", "charged", "signal")
+
+
+SMALL: dict[str, Any] = {
+    "study": {"name": "private", "seed": 5},
+    "objective": {"name": "quadratic", "agents": 4},
+    "agents": {"initial": 2},
+    "budget": {"iterations": 3},
+    "algorithm": [{"name": "dp_fts", "features": 20, "share": 1.0, "own": {"features": 20, "refit": 100}}],
+    "privacy": {"secure_noise": True, "deltas": [0.005]},
+}
 
 
 def private_study(seed: int, folder: Path) -> Any:
@@ -48,16 +57,7 @@ def private_study(seed: int, folder: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def private_run(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    folder = tmp_path_factory.mktemp("private")
-    small = {
-        "study": {"name": "private", "seed": 5},
-        "objective": {"name": "quadratic", "agents": 4},
-        "agents": {"initial": 2},
-        "budget": {"iterations": 3},
-        "algorithm": [{"name": "dp_fts", "features": 20, "share": 1.0, "own": {"features": 20, "refit": 100}}],
-        "privacy": {"secure_noise": True, "deltas": [0.005]},
-    }
-    return fedbo.run(load_study(small), out=folder / "run")
+    return fedbo.run(load_study(SMALL), out=tmp_path_factory.mktemp("private") / "run")
 
 
 def numbers(value: Any) -> Iterator[float]:
@@ -133,19 +133,19 @@ def test_the_search_finds_a_private_number(private_run: Result) -> None:
 
 
 def test_what_has_no_noise_or_seeded_noise_is_refused(tmp_path: Path) -> None:
-    open_run = Result.open(write_run(tmp_path / "open", document()))
+    tables = {key: value for key, value in SMALL.items() if key != "privacy"}
+    open_run = fedbo.run(tables | {"algorithm": [{"name": "random"}]}, out=tmp_path / "open")
     with pytest.raises(
         ResultError,
         match="has no private algorithm, so nothing can be published; export a private run",
     ):
         export_public(open_run, tmp_path / "public.json")
-    seeded = private_study(0, tmp_path).document() | {"privacy": {"deltas": [0.005]}}
-    result = fedbo.run(seeded, out=tmp_path / "seeded")
+    result = fedbo.run(SMALL | {"privacy": {"deltas": [0.005]}}, out=tmp_path / "seeded")
     with pytest.raises(
         ResultError, match="is drawn from the study's seed and can be removed; run the study with .*secure_noise"
     ):
         export_public(result, tmp_path / "public.json")
-    votes = load_study(document() | {"algorithm": [{"name": "dp_share_best", "every": 1}], "exchange": {"mode": "barrier"}})
+    votes = load_study(tables | {"algorithm": [{"name": "dp_share_best", "every": 1}], "exchange": {"mode": "barrier"}})
     with pytest.raises(ResultError, match="noise of dp_share_best is drawn from the study's seed.*; serve the study to sites"):
         export_public(fedbo.run(votes, out=tmp_path / "votes"), tmp_path / "public.json")
     assert not (tmp_path / "public.json").exists()

@@ -7,6 +7,7 @@ type. A drawn study may be invalid: it is then drawn again.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import typing
 from typing import Any
@@ -107,7 +108,7 @@ def draw_algorithm(draws: Draws, name: str, varied: float) -> Table:
     table: Table = {"name": name, **CHEAP.get(name, {})}
     if entry.presets and draws.chance(0.1):
         table["preset"] = draws.one_of(*entry.presets)
-    hints = typing.get_type_hints(entry.settings)
+    hints = _hints(entry.settings)
     for field in dataclasses.fields(entry.settings):
         if field.name in entry.free() and hints[field.name] is Aggregation and draws.chance(0.25):
             table[field.name] = {"rule": draws.one_of(*RULES), **draws.keep(0.5, trim=0.35, groups=draws.whole(1, 5))}
@@ -116,6 +117,11 @@ def draw_algorithm(draws: Draws, name: str, varied: float) -> Table:
             if value is not None:
                 table[field.name] = value
     return table
+
+
+@functools.cache
+def _hints(declared: type[Any]) -> dict[str, Any]:
+    return typing.get_type_hints(declared)
 
 
 def _setting(draws: Draws, field: Any, hint: Any) -> Any:
@@ -147,7 +153,7 @@ def _real(draws: Draws, default: Any) -> float:
 
 
 def _nested(draws: Draws, declared: type[Any]) -> Table:
-    hints = typing.get_type_hints(declared)
+    hints = _hints(declared)
     fields = [field for field in dataclasses.fields(declared) if field.name not in _ELSEWHERE]
     drawn = {field.name: _setting(draws, field, hints[field.name]) for field in fields if draws.chance(0.3)}
     cheap = {name: value for name, value in (("refit", 1000), ("features", 12)) if name in hints}

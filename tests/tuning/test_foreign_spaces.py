@@ -1,8 +1,8 @@
 """Every distribution of Optuna, Ray Tune and ConfigSpace, with every option: it samples as there, or is refused by name.
 
-Two samples of 2,000 are of one distribution unless their distance exceeds the two-sided bound of Kolmogorov and Smirnov at a
+Two samples of 700 are of one distribution unless their distance exceeds the two-sided bound of Kolmogorov and Smirnov at a
 level of 1e-6, which is the probability of a false alarm for each of a dozen continuous cases; the seeds are fixed. Of discrete
-cases the supports are compared, in which each value has a probability of at least 0.01: 2e-9 for each value missed.
+cases the supports are compared, in which each value has a probability of at least 0.03: 6e-10 for each value missed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.settings.errors import ArgumentError
 
-COUNT, LEVEL = 2000, 1e-6
+COUNT, LEVEL = 700, 1e-6
 Case = tuple[str, dict[str, Any], str]  # the name, its arguments, and what a refusal says, if it is one
 OPTUNA: list[Case] = [
     ("FloatDistribution", {"low": -1.0, "high": 3.0}, ""),

@@ -36,7 +36,7 @@ def test_the_python_of_the_page_runs_and_its_answer_is_shown(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (block,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    exec(block, {})
+    exec(block.replace("worlds=8", "worlds=2"), {})  # which takes a third as long
     capsys.readouterr()
     assert main(["show", "runs/slow", "--format", "json"]) == OK
     assert json.loads(capsys.readouterr().out)["claim"] == "end of random is at most 8"

@@ -70,9 +70,24 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def printed(*words: str) -> str:
+    found = CliRunner().invoke(app, list(words), catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    return found.output
+
+
 @pytest.fixture(scope="module")
-def answer(run: Path) -> Why:
-    return fedbo.why(run, END, budget=40, rows=8)
+def facts(run: Path) -> dict[str, Any]:
+    """What the command prints of an answer."""
+    said: dict[str, Any] = json.loads(
+        printed("why", str(run), "--end", END, "--budget", "40", "--rows", "8", "--format", "json", "-q")
+    )
+    return said
+
+
+@pytest.fixture(scope="module")
+def answer(facts: dict[str, Any]) -> Why:
+    return Why.open(facts["directory"])
 
 
 def test_a_branch_evaluates_no_more_than_the_rest_of_its_run(
@@ -188,16 +203,10 @@ def test_runs_that_cannot_be_asked_say_so_and_offer_a_twin(tmp_path: Path) -> No
         fedbo.why(tmp_path / "nothing", END)
 
 
-def test_the_command_prints_plots_and_reports_an_answer(run: Path, answer: Why, tmp_path: Path) -> None:
-    def printed(*words: str) -> str:
-        found = CliRunner().invoke(app, list(words), catch_exceptions=False)
-        assert found.exit_code == 0, found.output
-        return found.output
-
+def test_the_command_prints_plots_and_reports_an_answer(run: Path, answer: Why, facts: dict[str, Any], tmp_path: Path) -> None:
     shown = printed("show", str(answer.directory))
     for words in ("When was it decided?", "Which luck was it?", "Shares of the spread", "--branch N"):
         assert words in shown
-    facts = json.loads(printed("why", str(run), "--end", END, "--budget", "40", "--rows", "8", "--format", "json", "-q"))
     assert facts["causes"][0] == answer.causes[0]
     assert len(facts["commands"]) == facts["branches"] == answer.branches
     assert Path(facts["figures"][0]).is_file()

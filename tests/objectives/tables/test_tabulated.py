@@ -29,7 +29,7 @@ AGENTS = 2
 @pytest.fixture(scope="module")
 def branin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tables") / "branin.table"
-    fedbo.tabulate("branin", overrides=[f"agents={AGENTS}"], points=256, refine=32, out=folder)
+    fedbo.tabulate("branin", overrides=[f"agents={AGENTS}"], points=128, refine=16, out=folder)
     return folder
 
 
@@ -145,7 +145,7 @@ def test_a_twin_survives_pickling_to_the_bit(branin: Path) -> None:
 def test_the_twin_has_the_parameters_and_the_metric_of_what_was_tabulated(branin: Path) -> None:
     made, source = Tabulated(str(branin)), Branin(AGENTS)
     assert (made.parameters, made.metric, made.n_agents) == (source.parameters, source.metric, AGENTS)
-    assert made.described == "tabulated branin (gp, 288 points)" and not made.random_per_replicate
+    assert made.described == "tabulated branin (gp, 144 points)" and not made.random_per_replicate
 
 
 def test_a_table_that_is_missing_wrong_or_damaged_is_refused_by_name(branin: Path, tmp_path: Path) -> None:
@@ -217,9 +217,9 @@ def test_what_is_in_the_table_counts_in_the_studys_digest_and_where_it_lies_does
     assert digest == fedbo.load_study(study(tmp_path / "moved.table")).digest()
     assert digest != fedbo.load_study(study(branin, interpolation="nearest")).digest()
     size: dict[str, Any] = {"overrides": [f"agents={AGENTS}"], "out": tmp_path / "moved.table"}
-    fedbo.tabulate("branin", points=256, refine=32, **size)
+    fedbo.tabulate("branin", points=128, refine=16, **size)
     assert fingerprint(tmp_path / "moved.table") == fingerprint(branin), "asking for what is there has changed the table"
-    fedbo.tabulate("branin", points=256, refine=33, **size)
+    fedbo.tabulate("branin", points=128, refine=17, **size)
     assert digest != fedbo.load_study(study(tmp_path / "moved.table")).digest()
 
 
@@ -233,5 +233,5 @@ def test_a_study_on_the_twin_of_branin_ends_where_one_on_branin_ends(branin: Pat
     true = [row["score"] for row in on_live.observations.to_pylist()]
     assert seen[:3] == pytest.approx(true[:3], abs=0.3)
     assert max(seen) == pytest.approx(max(true), abs=0.1)
-    assert on_twin.manifest["objective"] == ["tabulated branin (gp, 288 points)"]
+    assert on_twin.manifest["objective"] == ["tabulated branin (gp, 144 points)"]
     assert on_live.manifest["objective"] == ["branin"]

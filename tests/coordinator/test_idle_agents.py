@@ -188,7 +188,7 @@ def held_by(setting: Setting, rows: int) -> int:
     return size
 
 
-@pytest.mark.parametrize("few", [20, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("few", [10, pytest.param(100, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("observations", "most"), [pytest.param(2, 7_000, marks=pytest.mark.long), (20, 12_000)])
 def test_an_active_agent_costs_at_most_12_kilobytes_with_20_observations_and_100_features(
     observations: int, most: int, few: int

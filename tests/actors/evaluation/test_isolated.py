@@ -49,11 +49,19 @@ def nothing_is_left() -> Iterator[None]:
     assert children() <= before, "a process was left running, or was not waited for"
 
 
-@pytest.fixture
-def alone(nothing_is_left: None) -> Iterator[Isolated]:
-    made = Isolated(1.0, 2048)
+@pytest.fixture(scope="module")
+def process() -> Iterator[Isolated]:
+    before, made = children(), Isolated(1.0, 2048)
     yield made
     made.close()
+    assert children() <= before
+
+
+@pytest.fixture
+def alone(process: Isolated) -> Isolated:
+    """The process that tests share, which is sent all objectives again."""
+    process._sent.clear()
+    return process
 
 
 def outcome(policy: Policy, deed: str, *points: Any, objective: Any = None) -> list[EvaluationRecord]:

@@ -61,6 +61,11 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Result:
     return Result.open(write_run(tmp_path_factory.mktemp("runs") / "swept", study))
 
 
+@pytest.fixture(scope="module")
+def page(troubled: Result) -> str:
+    return report([troubled])
+
+
 def test_a_report_is_one_well_formed_file_that_asks_for_nothing(troubled: Result, swept: Result) -> None:
     page = report([troubled, swept])
     checked = Checked(page)
@@ -71,16 +76,14 @@ def test_a_report_is_one_well_formed_file_that_asks_for_nothing(troubled: Result
     assert report([troubled, swept]) == page
 
 
-def test_a_report_has_the_numbers_of_the_tables(troubled: Result) -> None:
-    page = report([troubled])
+def test_a_report_has_the_numbers_of_the_tables(troubled: Result, page: str) -> None:
     for row in troubled.summary():
         assert str(row.final) in page and (row.difference is None or str(row.difference) in page)
     assert "best error" in page and "Stragglers, messages and crashes" in page and "ValueError: no" in page
     assert "fedbo run study.toml" in page and "alpha = 0.3" in page
 
 
-def test_the_data_in_the_page_are_those_of_the_drawings(troubled: Result) -> None:
-    page = report([troubled])
+def test_the_data_in_the_page_are_those_of_the_drawings(troubled: Result, page: str) -> None:
     (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page)
     data = json.loads(found)
     drawing = draw_timeline(troubled, 0, "Together")
@@ -100,8 +103,7 @@ def test_the_data_in_the_page_are_those_of_the_drawings(troubled: Result) -> Non
             assert float(place) == pytest.approx(first + (float(value) - low) / (high - low) * (last - first), abs=0.06)
 
 
-def test_lines_and_their_names_have_the_kinds_of_line_of_the_figures(troubled: Result) -> None:
-    page = report([troubled])
+def test_lines_and_their_names_have_the_kinds_of_line_of_the_figures(troubled: Result, page: str) -> None:
     for place, label in enumerate(troubled.study.labels):
         assert f'stroke-dasharray="{dashes_at(place)}"/></svg><span class="name">{label}</span>' in page
         assert page.count(f"stroke-dasharray: {dashes_at(place).replace(' ', ',')};") == (

@@ -34,8 +34,8 @@ LINES = {
     "commands/watch": 402,
     "coordinator": 238,
     "coordinator/environment": 1435,
-    "coordinator/idle": 385,
-    "coordinator/kernel": 2989,
+    "coordinator/idle": 417,
+    "coordinator/kernel": 2996,
     "coordinator/logged": 680,
     "coordinator/runtime": 1089,
     "execution": 2663,
@@ -75,7 +75,7 @@ LINES = {
     "workers": 1982,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 87157, "no room": 43608, "modules": 606}
+MOST = {"all": 87196, "no room": 43615, "modules": 606}
 
 
 @cache

@@ -99,7 +99,7 @@ DEFECTS = {
         exchange_differences,
         SleepingAgents,
         "_first",
-        lambda before: lambda self, number: iter(()),
+        lambda before: lambda self, number, now: iter(()),
     ),
     "an agent leaves with the first of its last messages": (
         exchange_differences,

@@ -40,7 +40,7 @@ class Passing:
         self, agents: Ints, time_of: Callable[[int, int], float], streams: Streams, gaps: Gaps | None, lasting: float = 0.0
     ) -> None:
         count = len(agents)
-        self.agents, self._time_of, self._lasting = agents, time_of, lasting
+        self.agents, self._time_of, self.lasting = agents, time_of, lasting
         self.number, self.last, self.since = np.full(count, -1), np.full(count, -np.inf), np.full(count, -np.inf)
         self.next = np.full(count, -np.inf)
         block = streams.each(agents, np.zeros(count, np.int64))
@@ -61,14 +61,14 @@ class Passing:
             from fedbo.surrogates.compiled.philox import pass_times
 
             state = self.number, self.last, self.since, self.next, self._words, self._raw
-            pass_times(self._key, self.agents, due, self._gaps, state, self._lasting, now)
+            pass_times(self._key, self.agents, due, self._gaps, state, self.lasting, now)
             return
         for place in due.tolist():
             agent, number, time = self.agents.item(place), self.number.item(place), self.next.item(place)
             last, since = self.last.item(place), self.since.item(place)
             while time <= now:
                 if number >= 0:
-                    since, last = since if time < last + self._lasting else time, time
+                    since, last = since if time < last + self.lasting else time, time
                 number += 1
                 time = self._time_of(agent, number)
             self.number[place], self.last[place], self.since[place], self.next[place] = number, last, since, time

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.environment.availability import Availability, leaves
-from fedbo.coordinator.environment.faults import Crash, Hang, Restart
+from fedbo.coordinator.environment.faults import Crash, Hang, NetworkPartition, Restart, Slow
 from fedbo.coordinator.idle.passing import Passing, gaps_of_changes, gaps_of_strikes
 from fedbo.coordinator.kernel.core import Core
 from fedbo.coordinator.kernel.event_queue import Entry, Order, order_of
@@ -67,6 +67,7 @@ class SleepingAgents(IdleAgents):
         self._passing = dict[int, list[Passing]]()  # by the place of the fault, or _ABSENCE
         faults = ((place, fault) for place, fault in core.faults.faults.items() if not isinstance(fault, Restart))
         self._hit = {place: self._mask({*rules.participants}.intersection(fault.agents)) for place, fault in faults}
+        self._leave_traces = {place for place in self._hit if _leaves_trace(core.faults.faults[place])}
 
     def _mask(self, agents: Collection[int]) -> Flags:
         """Return which of all agents `(N,)` these are."""
@@ -136,13 +137,18 @@ class SleepingAgents(IdleAgents):
         return order
 
     def _make_up(self, state: CoreState, agent: AgentRecord, now: float) -> None:
-        """Let all happen to an idle agent that has been due; nobody sees it, so it leaves no line."""
-        asleep = agent.asleep = list(self._first(agent.number)) if agent.asleep is None else agent.asleep
-        log, until = self._core.rules.log, (now, self._until())
+        """Let all happen to an idle agent that has been due; nobody sees it, so it leaves no line.
+
+        What is over is passed over where it leaves no trace. Only who hangs is known to be away for what is over.
+        """
+        passes = not (agent.interruptions or state.changed or self._hangs(agent.number, now))
+        if agent.asleep is None:
+            agent.asleep = list(self._first(agent.number, now if passes else -math.inf))
+        elif passes:
+            agent.asleep = [self._after_past(event, now) or (time, order, event) for time, order, event in agent.asleep]
+        log, until, asleep = self._core.rules.log, (now, self._until()), agent.asleep
         lines = len(log)
         heapify(asleep)
-        if len(asleep) == 1 and not agent.interruptions:
-            asleep[0] = self._without_past(agent.number, asleep[0], now)
         while asleep and asleep[0][:2] <= until:
             time, _, event = heappop(asleep)
             for effect in self._happens[type(event)](state, event, time):
@@ -154,36 +160,55 @@ class SleepingAgents(IdleAgents):
         order = self._core.order
         return order if isinstance(order, tuple) else _AT_START
 
-    def _first(self, number: int) -> Iterator[Entry]:
-        """Yield the first entries of an agent that was never looked at."""
+    def _first(self, number: int, now: float) -> Iterator[Entry]:
+        """Yield the first entries after the past of an agent that was never looked at; all of them where `now` is -infinity."""
         if leaves(self._environment.of(number).availability):
-            yield from self._entries(self._presence.next_change(number, 0, -math.inf))
+            known = self._after_past(AvailabilityChanged(number, 0), now)
+            yield from [known] if known else self._entries(self._presence.next_change(number, 0, -math.inf))
         for place, hit in self._hit.items():
-            if not hit[number]:
-                continue
-            event, (one,) = FaultStarted(place, number, 0), self._passing.get(place) or (None,)
-            if one is not None and not one.number[at := one.places[number]]:  # its first time is known
-                yield one.next.item(at), order_of(event, -math.inf), event
-            else:
-                yield from self._entries(self._faults.schedule(place, number, 0, -math.inf))
+            if hit[number]:
+                known = self._after_past(FaultStarted(place, number, 0), now)
+                yield from [known] if known else self._entries(self._faults.schedule(place, number, 0, -math.inf))
 
     def _entries(self, effects: Sequence[Effect]) -> Iterator[Entry]:
         for effect in effects:
             yield self._entry(effect, 0.0)
 
-    def _without_past(self, agent: int, entry: Entry, now: float) -> Entry:
-        """Pass over absences that are over, if only they can happen to an agent: they leave no trace."""
-        time, _, event = entry
-        one = next((one for one in self._passing.get(_ABSENCE, ()) if one.has(agent)), None)
-        if one is None or time >= now or not isinstance(event, AvailabilityChanged) or event.number % 2:
-            return entry
-        at = one.places[agent]
+    def _hangs(self, agent: int, now: float) -> bool:
+        """Return whether an agent may hang."""
+        for place, hit in self._hit.items():
+            fault = self._faults.faults[place]
+            if isinstance(fault, Hang) and hit[agent]:
+                one, at = self._one(place, agent)
+                if one is None or one.next.item(at) <= now or one.last.item(at) + fault.duration >= now:
+                    return True
+        return False
+
+    def _one(self, place: int, agent: int) -> tuple[Passing | None, int]:
+        """Return the times of absences, or of the fault at a place, and where an agent is in them; None if not known."""
+        one = next((one for one in self._passing.get(place, ()) if one.has(agent)), None)
+        return one, 0 if one is None else one.places.item(agent)
+
+    def _after_past(self, event: Any, now: float) -> Entry | None:
+        """Return what follows the past of an agent, from an event on; None where that is unknown, or leaves a trace."""
+        if not isinstance(event, AvailabilityChanged | FaultStarted) or _ends(event):
+            return None
+        place, agent = event.fault if isinstance(event, FaultStarted) else _ABSENCE, event.agent
+        one, at = self._one(place, agent)
+        if one is None:
+            return None
         number, last, after = one.number.item(at), one.last.item(at), one.next.item(at)
-        if last >= now or after < now or after == math.inf or number < event.number:
-            return entry
-        self._presence.changes.enter(agent, number, after)
-        event = AvailabilityChanged(agent, number - number % 2)
-        return (last if number % 2 else after), order_of(event, last), event
+        if number < event.number or not last < now < after < math.inf:
+            return None
+        if place == _ABSENCE:
+            self._presence.changes.enter(agent, number, after)
+            event = AvailabilityChanged(agent, number - number % 2)
+            return (last if number % 2 else after), order_of(event, last), event
+        if number > event.number and (place in self._leave_traces or last + one.lasting >= now):
+            return None
+        self._faults.enter(place, agent, number, after)
+        event = event._replace(number=number)
+        return after, order_of(event, last), event
 
     # Rounds
 
@@ -256,7 +281,7 @@ class SleepingAgents(IdleAgents):
         yield hit, last, last, False
 
     def _passed(self, place: int, now: float) -> list[Passing]:
-        """Return the times of absences, or of the fault at a place, when they have gone on until now."""
+        """Return the times of absences, or of the fault at a place, and where an agent is in them; None if not known."""
         if place not in self._passing and (place == _ABSENCE or hits_alone(self._faults.faults[place])):
             self._passing[place] = list(self._absences() if place == _ABSENCE else self._alone(place))
         found = self._passing.get(place, [])
@@ -287,3 +312,10 @@ class SleepingAgents(IdleAgents):
 def _ends(event: Event) -> bool:
     """Return whether an event of an agent ends what has begun."""
     return isinstance(event, FaultEnded) or (isinstance(event, AvailabilityChanged) and event.number % 2 == 1)
+
+
+def _leaves_trace(fault: Any) -> bool:
+    """Return whether a fault that is over leaves a trace: what was forgotten, or the rounding of a pace."""
+    if isinstance(fault, Slow):
+        return math.frexp(fault.factor)[0] != 0.5
+    return isinstance(fault, NetworkPartition) or (isinstance(fault, Crash) and fault.state == "lost")

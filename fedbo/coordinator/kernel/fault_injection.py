@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.environment.availability import Ascending
@@ -84,11 +84,18 @@ class FaultInjector:
     def time_of(self, event: FaultStarted) -> float:
         """Return when a fault that does not wait for a number of events begins for the event's time; infinity if never."""
         place, fault = event.fault, self.faults[event.fault]
-        key = place, agent = place, event.agent if hits_alone(fault) else COORDINATOR
-        if key not in self.times:
-            streams = self._streams.of(agent).at(0)
-            self.times[key] = Ascending(lambda: streams.times(f"fault {place} strikes", lambda rng: fault_times(fault, rng)))
-        return self.times[key].at(event.number)
+        agent = event.agent if hits_alone(fault) else COORDINATOR
+        return (self.times.get((place, agent)) or self.enter(place, agent)).at(event.number)
+
+    def enter(self, place: int, agent: int, number: int = -1, time: float = 0.0) -> Ascending:
+        """Hold the times of a fault, with one time and its number if that is known."""
+        fault, streams = self.faults[place], self._streams.of(agent).at(0)
+
+        def again() -> Iterator[float]:
+            return streams.times(f"fault {place} strikes", lambda rng: fault_times(fault, rng))
+
+        held = self.times[place, agent] = Ascending(again, number, time)
+        return held
 
     def started(self, state: CoreState, event: FaultStarted, now: float) -> list[Effect]:
         """Begin a fault, of one agent or of all of its agents, and schedule its next time."""

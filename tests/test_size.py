@@ -21,12 +21,12 @@ LINES = {
     "actors": 2855,
     "actors/evaluation": 1221,
     "actors/storage": 1965,
-    "algorithms": 2260,
+    "algorithms": 2258,
     "algorithms/admm": 946,
     "algorithms/bandits": 2257,
-    "algorithms/collaborative": 692,
-    "algorithms/components": 2572,
-    "algorithms/learned_prior": 1213,
+    "algorithms/collaborative": 688,
+    "algorithms/components": 2577,
+    "algorithms/learned_prior": 1211,
     "algorithms/private": 650,
     "analysis": 3968,
     "commands": 1316,
@@ -67,15 +67,15 @@ LINES = {
     "sites": 6547,
     "stopping": 475,
     "study": 4518,
-    "surrogates": 2532,
-    "surrogates/compiled": 2652,
+    "surrogates": 2548,
+    "surrogates/compiled": 2708,
     "templates": 1,
     "testing": 879,
     "tuning": 3021,
     "workers": 1982,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 87196, "no room": 43615, "modules": 606}
+MOST = {"all": 87265, "no room": 43690, "modules": 606}
 
 
 @cache

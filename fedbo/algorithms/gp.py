@@ -33,15 +33,13 @@ from fedbo.surrogates.acquisition import (
     prediction,
     upper_confidence_bound,
 )
-from fedbo.surrogates.gp import ROBUST, SCALED, Posterior, condition, fit_gp, mean, representatives
-from fedbo.surrogates.maximise import MaximiserSettings
+from fedbo.surrogates.gp import ROBUST, SCALED, Posterior, condition, fit_gp, representatives
+from fedbo.surrogates.posterior import observed_means
 
 INCUMBENTS = ("mean", "observed")
 SEARCHES = ("climb", "newton")
 COSTS = ("ignored", "per_cost", "pbgi")
 STOP = "stop: no evaluation is worth its cost"
-# An acquisition costs far more than a draw: fewer candidates, fewer climbs.
-SEARCH = MaximiserSettings(spacing=1.6, starts=8, iterations=20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +120,7 @@ class GP(Surrogate, LocalOnly):
         best = incumbent(posterior, self.incumbent, min(len(seen.u), KEPT))
         index = by_index(posterior, costs, self.price / self.unit(seen))
         function = index if self.cost == "pbgi" else per_cost(posterior, costs, best)
-        u = maximise_acquisition(function, seen, seen.axes or self.coordinates, streams, SEARCH)
+        u = maximise_acquisition(function, seen, seen.axes or self.coordinates, streams)
         decision = self.chosen(u, known, streams)
         stops = self.cost == "pbgi" and float(index(np.atleast_2d(u))[0][0]) <= best
         return decision._replace(note=STOP, last=self.stop) if stops else decision
@@ -140,7 +138,7 @@ class GP(Surrogate, LocalOnly):
             at = prediction(posterior, u)
             return expected_improvement(at, best) if self.acquisition == "ei" else upper_confidence_bound(at, self.beta)
 
-        return maximise_acquisition(acquisition, state, coordinates, streams, SEARCH)
+        return maximise_acquisition(acquisition, state, coordinates, streams)
 
     def pending(self, state: Any, x: Array) -> Any:
         """Record the points that are being evaluated."""
@@ -169,8 +167,8 @@ class GP(Surrogate, LocalOnly):
 
 def incumbent(posterior: Posterior, kind: str, seen: int) -> float:
     """Return the value to improve on: the largest posterior "mean" at the first `seen` points, or value "observed"."""
-    values = posterior.y[:seen] if kind == "observed" else mean(posterior, posterior.x[:seen])
-    return float(values.max())
+    values = posterior.y if kind == "observed" else observed_means(posterior)
+    return float(values[:seen].max())
 
 
 Acquisition = Callable[[Array], tuple[Array, Array]]

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, lru_cache
-from math import exp, log
+from math import exp, isfinite, log
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
-from fedbo.surrogates.posterior import Posterior, predict, predict_with_gradients
-from fedbo.surrogates.posterior import mean as mean_at
+from fedbo.surrogates.posterior import Posterior, observed_means, predict, predict_with_gradients
 
 Array = npt.NDArray[np.float64]
 TINY = 1e-300
 FAR = -1e4  # standard deviations below the best, from where the tail's first term is enough
 EVERYWHERE, NEAR = 512, 64  # candidates everywhere, and about each of the best points; twice as many find hardly more
+MANY = 40  # observations from which on there are so many, and proportionally fewer with fewer: there are fewer peaks then
 BEST = 4  # points about which there are candidates
 WIDTHS = (1e-3, 0.3)  # least and largest standard deviation of those about a point
-CLIMBS, STEPS = 8, 60  # climbs from either kind of candidates, and steps of each
+CLIMBS, FEWEST, STEPS = 8, 3, 60  # most and fewest climbs from either kind of candidates, and steps of each
 SEED = 20202
 LOWEST = -37.0  # standard deviations; the improvement over a value so far above the mean is below all costs that numbers hold
 LARGE = 10.0  # of a log share: the improvement of a normal that is exp(10) standard deviations above 0 is its mean
@@ -146,20 +146,17 @@ def maximise_criterion(posterior: Posterior, criterion: Criterion, rng: np.rando
     Raises ValueError when a value is not finite.
     """
     dim = posterior.x.shape[1]
-    far = (sobol(dim) + rng.random(dim)) % 1.0
-    means = mean_at(posterior, posterior.x)
-    centres = posterior.x[np.argsort(-means, kind="stable")[:BEST]]
-    widths = np.exp(rng.uniform(log(WIDTHS[0]), log(WIDTHS[1]), (len(centres), NEAR, 1)))
-    near = centres[:, None] + widths * rng.standard_normal((len(centres), NEAR, dim))
+    share = min(max(len(posterior.x) / MANY, 0.25), 1.0)
+    far = (sobol(dim)[: int(share * EVERYWHERE)] + rng.random(dim)) % 1.0
+    centres = posterior.x[np.argsort(-observed_means(posterior), kind="stable")[:BEST]]
+    count, climbs = int(share * NEAR), max(int(share * CLIMBS), FEWEST)
+    widths = np.exp(rng.uniform(log(WIDTHS[0]), log(WIDTHS[1]), (len(centres), count, 1)))
+    near = centres[:, None] + widths * rng.standard_normal((len(centres), count, dim))
     points = np.concatenate([far, np.clip(near, 0.0, 1.0).reshape(-1, dim)])
-    values = criterion_values(posterior, criterion, points)
-    if not np.isfinite(values).all():
+    limits, place = (len(far), climbs, STEPS), np.empty(dim)
+    value = _compiled().climb(process(posterior), _standard(posterior, criterion), _cube(dim), points, limits, place)
+    if not isfinite(value):
         raise ValueError("the acquisition has values that are not finite")
-    order = np.argsort(-values, kind="stable")
-    is_far = order < len(far)
-    starts = points[np.concatenate([order[is_far][:CLIMBS], order[~is_far][:CLIMBS]])]
-    place = np.empty(dim)
-    value = _compiled().climb(process(posterior), _standard(posterior, criterion), _cube(dim), starts, STEPS, place)
     scale = posterior.hyper.scale
     return place, posterior.hyper.offset + scale * value if criterion.bounding else log(scale) + value  # in native units
 
@@ -183,7 +180,7 @@ def climbing(
         ends = starts.copy()
         for start, end, moves in zip(starts, ends, free(starts), strict=True):
             bounds = np.where(moves[:, None], (0.0, 1.0), start[:, None])
-            _compiled().climb(model, standard, bounds, start[None, :], STEPS, end)
+            _compiled().climb(model, standard, bounds, start[None, :], (1, 1, STEPS), end)
         return ends
 
     return climb

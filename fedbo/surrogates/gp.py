@@ -60,6 +60,7 @@ Beginning = tuple[np.random.Generator, Hyperparameters | None]  # draws the star
 # Powers of the transforms of values between which the evidence chooses. Values that span orders of magnitude, as sums of
 # squares do, are no draw of a stationary process; their logarithms may be.
 POWERS = (1.0, 0.5, 0.0, -0.5)
+NO_COMMON = np.empty((0, 0))  # part of a covariance
 FITTED = 128  # observations by which hyperparameters are chosen: a climb costs their cube, and more change the choice little
 
 
@@ -74,7 +75,7 @@ def fit_gp(
 
     Raises ValueError when a number is not finite, NotPositiveDefinite when a covariance matrix has no Cholesky factor.
     """
-    return _fits(x, [y], representatives(x, y, FITTED), settings, (rng, start))[0][0]
+    return _fit(x, y[None], representatives(x, y, FITTED), settings, (rng, start), np.empty(0))[0]
 
 
 def representatives(x: Array, y: Array, count: int) -> Rows:
@@ -101,39 +102,41 @@ class WarpedFit(NamedTuple):
 
 
 def fit_warped(x: Array, y: Array, settings: GPSettings, begin: Beginning, powers: Sequence[float] = POWERS) -> WarpedFit:
-    """Fit hyperparameters as `fit_gp` does, n > 0, after each transform of `y (n,)`, and return the likeliest fit.
+    """Fit hyperparameters as `fit_gp` does, n > 0, after transforms of `y (n,)` by `powers`, and return the likeliest fit.
 
-    The densities include the derivative of each transform, so they compare on the original values.
+    The climb for a power begins at the fit for the power before. Once the density falls from one to the next, the others are
+    left out. The densities include the derivative of each transform, so they compare on the original values.
     """
     (q, middle), rows = distances_below(y), representatives(x, y, FITTED)
-    hypers, densities = _fits(x, [_warped(q, power) for power in powers], rows, settings, begin, True)
-    logarithms, found = float(np.log(q[rows]).sum()), []
-    for power, hyper, density in zip(powers, hypers, densities, strict=True):
-        slopes = (power - 1.0) * logarithms - len(rows) * math.log(middle * hyper.scale)
-        found.append(WarpedFit(hyper, power, density + slopes))
-    return max(found, key=lambda fit: fit.density)
+    values = np.array([_warped(q, power) for power in powers])
+    densities = (np.array(powers) - 1.0) * float(np.log(q[rows]).sum()) - len(rows) * math.log(middle)
+    hyper, place = _fit(x, values, rows, settings, begin, densities)
+    return WarpedFit(hyper, powers[place], float(densities[place]))
 
 
-def _fits(
-    x: Array, values: Sequence[Array], rows: Rows, settings: GPSettings, begin: Beginning, dense: bool = False
-) -> tuple[list[Hyperparameters], list[float]]:
-    """Fit hyperparameters to some rows of each array of values `(n,)` at `x (n, d)`; if `dense`, return their log densities."""
-    if not (np.isfinite(x).all() and all(np.isfinite(y).all() for y in values)):
+def _fit(
+    x: Array, values: Array, rows: Rows, settings: GPSettings, begin: Beginning, densities: Array
+) -> tuple[Hyperparameters, int]:
+    """Fit hyperparameters to some rows of each of `values (k, n)` at `x (n, d)`; return the likeliest fit and its place.
+
+    The log densities are added to `densities (k,)`; with none of them there is one array of values.
+    """
+    if not (np.isfinite(x).all() and np.isfinite(values).all()):
         raise ValueError("points and values must be finite")
     from fedbo.surrogates.compiled.fit import fit
 
-    dim, units = x.shape[1], [_standardisation(y, settings) for y in values]
-    first, bounds = _starts(settings, dim, *begin)
-    starts = [first, *(_starts(settings, dim, *begin)[0] if settings.restarts else first for _ in values[1:])]
-    best, densities = np.array([each[0] for each in starts]), np.empty(len(values) if dense else 0)
-    if len(x) and not _fit_space(settings, dim).is_fixed:
-        standard = np.array([(y - offset) / scale for y, (offset, scale) in zip(values, units, strict=True)])
-        number, priors = FAMILIES[settings.kernel].number, _fit_space(settings, dim).priors
-        columns, standard = np.ascontiguousarray(x[rows].T), np.ascontiguousarray(standard[:, rows])
-        all_starts = np.array(starts)
-        if not fit(number, columns, standard, priors, all_starts, bounds, settings.iterations, best, densities):
+    space, (offsets, scales) = _fit_space(settings, x.shape[1]), _standardisation(values, settings)
+    starts, bounds = _starts(settings, x.shape[1], *begin)
+    best = starts[[0] * len(values)]
+    if len(x) and not space.is_fixed:
+        number, columns = FAMILIES[settings.kernel].number, np.ascontiguousarray(x[rows].T)
+        standard = np.ascontiguousarray(((values - offsets[:, None]) / scales[:, None])[:, rows])
+        if len(densities):
+            densities -= len(rows) * np.log(scales)
+        if not fit(number, columns, standard, NO_COMMON, space.priors, starts, bounds, settings.iterations, best, densities):
             raise NotPositiveDefinite("a covariance matrix has no Cholesky factor at any rung of the jitter ladder")
-    return [_unpack(theta, settings, *unit) for theta, unit in zip(best, units, strict=True)], densities.tolist()
+    place = int(densities.argmax()) if len(densities) else 0
+    return _unpack(best[place], settings, float(offsets[place]), float(scales[place])), place
 
 
 def warp(y: Array, power: float) -> Array:
@@ -232,19 +235,22 @@ def _starts(settings: GPSettings, dim: int, rng: np.random.Generator, start: Hyp
     if settings.restarts:
         starts.extend(space.centre + space.width * rng.standard_normal((settings.restarts, len(usual))))
     if settings.noisy:
-        starts += [usual, np.array([*usual[:-1], np.log(settings.noisy)])]
+        noisy = np.array([*usual[:-1], np.log(settings.noisy)])
+        starts += [noisy] if start is None else [usual, noisy]
     return np.minimum(np.maximum(starts, bounds[:, 0]), bounds[:, 1]), bounds
 
 
-def _standardisation(y: Array, settings: GPSettings) -> tuple[float, float]:
-    """Return offset and scale of the modelled values; the scale of constant values is 1."""
-    if not (settings.centre or settings.standardise) or not len(y):
-        return 0.0, 1.0
-    offset = float(np.add.reduce(y)) / len(y)
-    if not settings.standardise or len(y) == 1:
-        return offset, 1.0
-    away = y - offset
-    return offset, math.sqrt(float(np.add.reduce(away * away)) / len(y)) or 1.0  # `y.std()` in a third of its time
+def _standardisation(values: Array, settings: GPSettings) -> tuple[Array, Array]:
+    """Return offset and scale, each `(k,)`, of modelled `values (k, n)`; the scale of constant values is 1."""
+    none, n = np.zeros(len(values)), values.shape[1]
+    if not (settings.centre or settings.standardise) or not n:
+        return none, none + 1.0
+    offsets = np.add.reduce(values, axis=1) / n
+    if not settings.standardise:
+        return offsets, none + 1.0
+    away = values - offsets[:, None]
+    scales = np.sqrt(np.add.reduce(away * away, axis=1) / n)
+    return offsets, np.where(scales == 0.0, 1.0, scales)
 
 
 def _pack(hyper: Hyperparameters, settings: GPSettings, dim: int) -> Array:

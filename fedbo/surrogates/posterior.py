@@ -91,6 +91,12 @@ def mean(posterior: Posterior, x: Array) -> Array:
     return hyper.offset + hyper.scale * (hyper.kernel(x, posterior.x) @ posterior.alpha)
 
 
+def observed_means(posterior: Posterior) -> Array:
+    """Return the mean at the observed points, `(n,)`: y less the noise variance times the solve, without a kernel."""
+    hyper = posterior.hyper
+    return posterior.y - hyper.scale * (hyper.noise_variance + posterior.jitter) * posterior.alpha
+
+
 def predict(posterior: Posterior, x: Array) -> tuple[Array, Array]:
     """Return mean and variance of the noise-free function at `x (n', d)`, each `(n',)` (FTS equation (1))."""
     return _moments(posterior, *_cross(posterior, x))

@@ -61,7 +61,7 @@ def reference_maximise(
         return point, draw.offset + top
     surface = derivatives(draw)
     if dim > 3:
-        starts = scattered(surface, starts, rng, step_bound, settings)
+        starts = scattered(lambda x: surface(x)[0], starts, rng, step_bound, settings)
     return newton_ascent(surface, starts, step_bound, settings.tolerance, settings.iterations)
 
 

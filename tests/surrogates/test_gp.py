@@ -211,7 +211,7 @@ def test_the_compiled_evidence_and_its_gradient_are_those_of_numpy() -> None:
         value, gradient = gp._with_priors(evidence, settings, x.shape[1])(theta)
         found, squares = np.empty(len(theta)), squares_of(np.ascontiguousarray(x.T))
         number, priors = FAMILIES[settings.kernel].number, gp._priors(settings, x.shape[1])
-        ours = negative_log_posterior(evidence_of(number, squares, y, priors, priors), theta, found)
+        ours = negative_log_posterior(evidence_of(number, squares, y, priors, priors, np.empty((0, 0))), theta, found)
         assert ours == pytest.approx(value, rel=1e-10, abs=1e-10)
         np.testing.assert_allclose(found, gradient, rtol=1e-9, atol=1e-9 * max(1.0, float(np.abs(gradient).max())))
 
@@ -237,8 +237,8 @@ def test_a_fit_to_what_has_no_cholesky_factor_is_refused() -> None:
     from fedbo.surrogates.compiled.fit import fit
 
     x, y = np.zeros((1, 3)), np.array([1.0, 2.0, 1e200])
-    theta, wide, start = np.empty((1, 3)), np.array([[-700.0, 700.0]] * 3), np.array([[[0.0, np.inf, 0.0]]])
-    assert not fit(0, x, y[None], np.zeros((3, 3)), start, wide, 10, theta, np.empty(0))
+    theta, wide, start = np.empty((1, 3)), np.array([[-700.0, 700.0]] * 3), np.array([[0.0, np.inf, 0.0]])
+    assert not fit(0, x, y[None], np.empty((0, 0)), np.zeros((3, 3)), start, wide, 10, theta, np.empty(0))
 
 
 @pytest.mark.parametrize("dim", [1, 3, 10])

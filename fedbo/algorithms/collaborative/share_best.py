@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -15,11 +15,10 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import several
 from fedbo.algorithms.components.collaborative import Collaborative, CollaborativeState, improvement, next_member
 from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
-from fedbo.algorithms.components.inner_search import maximise_acquisition
+from fedbo.algorithms.components.inner_search import maximise_posterior
 from fedbo.algorithms.components.several import Several
 from fedbo.algorithms.components.several_models import improve, unsuitable_for_improvement
 from fedbo.algorithms.components.surrogate import evaluable
-from fedbo.algorithms.gp import SEARCH
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf
@@ -146,15 +145,12 @@ class ShareBest(Collaborative):
         low, high = to_coordinates(np.stack([low, high]), name)
         width = high - low
         if len(local.u):
-            own = improvement(self.own.posterior(local), len(local.y))
-
-            def inside(v: Array) -> tuple[Array, Array]:
-                value, gradient = own(low + width * v)
-                return value, gradient * width
-
+            posterior = self.own.posterior(local)
+            criterion, lengths = improvement(posterior), np.asarray(posterior.hyper.length_scale) / width
             # In v the box is the unit cube; points are rounded afterwards, since a box need not hold any that is evaluable.
-            seen = changed(local, u=np.clip((local.u - low) / width, 0.0, 1.0), lattice=None, waiting=None)
-            v = maximise_acquisition(inside, seen, "plain", streams, SEARCH)
+            hyper = replace(posterior.hyper, length_scale=tuple(lengths.tolist()))
+            inside = posterior._replace(hyper=hyper, x=(posterior.x - low) / width)
+            v = maximise_posterior(inside, criterion, changed(local, lattice=None), "plain", streams)
         else:
             v = streams.rng("first point").random(len(low))
         x = evaluable(local, from_coordinates(np.clip(low + width * v, 0.0, 1.0)[None, :], name))

@@ -12,12 +12,12 @@ from annotated_types import Ge
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Origin, Payload, Problem
 from fedbo.algorithms.components.coordinates import distance, to_coordinates
-from fedbo.algorithms.components.inner_search import maximise_acquisition
+from fedbo.algorithms.components.inner_search import maximise_acquisition, maximise_posterior
 from fedbo.algorithms.components.surrogate import LocalState, Surrogate, evaluable, first_point
-from fedbo.algorithms.gp import SEARCH, incumbent
+from fedbo.algorithms.gp import incumbent
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import Marked
-from fedbo.surrogates.acquisition import log_expected_improvement, prediction
+from fedbo.surrogates.acquisition import Criterion
 from fedbo.surrogates.gp import Posterior
 from fedbo.surrogates.projected import SAME_POINT
 
@@ -106,19 +106,19 @@ class Collaborative(Marked, ABC):
         if not len(state.local.u):
             return Decision(first_point(state.local, streams), "own"), state
         state = self._fitted(state, streams)
-        surface = improvement(self.own.posterior(state.local), len(state.local.y))
-        return self._maximise(surface, state.local, streams, "own"), state
+        posterior = self.own.posterior(state.local)
+        u = maximise_posterior(posterior, improvement(posterior), state.local, self.own.coordinates, streams)
+        return self.own.fresh(u, state.local, streams, "own"), state
 
     def _maximise(self, surface: Surface, local: LocalState, streams: Streams, origin: Origin) -> Decision:
         """Decide for the point where an acquisition of coordinates is largest."""
-        u = maximise_acquisition(surface, local, self.own.coordinates, streams, SEARCH)
+        u = maximise_acquisition(surface, local, self.own.coordinates, streams)
         return self.own.fresh(u, local, streams, origin)
 
 
-def improvement(posterior: Posterior, seen: int) -> Surface:
-    """Return the logarithm of the expected improvement over the largest posterior mean at the first `seen` points."""
-    best = incumbent(posterior, "mean", seen)
-    return lambda u: log_expected_improvement(prediction(posterior, u), best)
+def improvement(posterior: Posterior) -> Criterion:
+    """Return the expected improvement over the largest posterior mean at observed points and at those under way."""
+    return Criterion(incumbent(posterior, "mean", len(posterior.x)))
 
 
 def next_member(own: Surrogate, state: CollaborativeState, size: int, streams: Streams) -> Decision | None:

@@ -26,6 +26,8 @@ from fedbo.surrogates.posterior import Posterior
 from fedbo.surrogates.projected import ProjectedSpace, maximise_projected, newton
 from fedbo.surrogates.several import SeveralCriterion
 
+# An acquisition costs far more than a draw: fewer candidates, fewer climbs.
+SEARCH = MaximiserSettings(spacing=1.6, starts=8, iterations=20)
 CLIMBS, STEPS, TOLERANCE = 3, 12, 1e-4  # climbs from either kind of candidates, steps of each, and the gain that ends them
 
 
@@ -61,12 +63,15 @@ def maximise_acquisition(
     local: LocalState,
     coordinates: str | tuple[str, ...],
     streams: Streams,
-    how: MaximiserSettings,
+    alone: Callable[[Array], Array] | None = None,
 ) -> Array:
-    """Return the point `(d,)`, in coordinates, where an acquisition with values `(n,)` and gradients `(n, d)` is largest."""
+    """Return the point `(d,)`, in coordinates, where an acquisition with values `(n,)` and gradients `(n, d)` is largest.
+
+    `alone` returns the values alone, if that costs less.
+    """
     dim = local.u.shape[1]
     if local.lattice is None:
-        return maximise_function(function, maximiser_rng(dim, streams), dim, how, extra=local.u)[0]
+        return maximise_function(function, maximiser_rng(dim, streams), dim, SEARCH, extra=local.u, values=alone)[0]
 
     def values(u: Array) -> Array:
         return function(u)[0]

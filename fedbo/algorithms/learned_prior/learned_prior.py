@@ -8,8 +8,9 @@ over. The four numbers (tau, s^2, l, noise variance) are those that maximise the
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import log
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ import scipy
 
 from fedbo.surrogates.acquisition import Prediction
 from fedbo.surrogates.kernels import FAMILIES, SE, Matern
-from fedbo.surrogates.posterior import factorise
+from fedbo.surrogates.posterior import NotPositiveDefinite, factorise
 
 Array = npt.NDArray[np.float64]
 INTERPOLATION_NOISE = 1e-4  # relative to the variance of the interpolated function
@@ -84,12 +85,12 @@ class Shape(NamedTuple):
 
 
 class PriorParameters(NamedTuple):
-    """The fitted parameters, in units of the prior's scale (see the module), in the order of the log parameters."""
+    """The fitted parameters, in units of the prior's scale (see the module), in the order of `compiled.evidence`."""
 
-    tau: float = 1.0
-    variance: float = 0.25
     length_scale: float = 0.25
+    variance: float = 0.25
     noise_variance: float = 0.01
+    tau: float = 1.0
 
 
 class Belief(NamedTuple):
@@ -109,9 +110,9 @@ class Belief(NamedTuple):
     alpha: Array
 
 
-# Standard deviations of the logs of (tau, s^2, l, noise variance), and their bounds.
-SPREADS = np.array([0.7, 1.2, 0.5, 1.2])
-LIMITS = np.log(np.array([(1e-2, 1e2), (1e-4, 1e2), (0.03, 3.0), (1e-6, 1.0)]))
+# Standard deviations of the logs of (l, s^2, noise variance, tau), and their bounds.
+SPREADS = np.array([0.5, 1.2, 1.2, 0.7])
+LIMITS = np.log(np.array([(0.03, 3.0), (1e-4, 1e2), (1e-6, 1.0), (1e-2, 1e2)]))
 
 # Tried to recover a shape: length scales, over that of the interpolation, and variances; and by how much its size varies.
 LENGTHS = 1.5 ** np.arange(4)
@@ -153,9 +154,19 @@ def for_own_level(prior: LearnedPrior, x: Array, y: Array, factor: float) -> Lea
 
 def _interpolated(design: Array, values: Array, length_scale: float) -> Array:
     """Return the coefficients `(M, k)` of functions with `values (M, k)` at `design (M, d)`."""
-    gram = SE(length_scale)(design, design)
+    solved: Array = scipy.linalg.lapack.dpotrs(_factor(design.tobytes(), design.shape[1], length_scale), values, lower=1)[0]
+    return solved
+
+
+@lru_cache(maxsize=64)
+def _factor(design: bytes, dim: int, length_scale: float) -> Array:
+    """Return the factor of the interpolation from design points, which is that of all agents; cached by the bits of these."""
+    points = np.frombuffer(design).reshape(-1, dim)
+    gram = SE(length_scale)(points, points)
     gram.flat[:: len(gram) + 1] += INTERPOLATION_NOISE
-    return np.asarray(scipy.linalg.cho_solve((factorise(gram)[0], True), values))
+    factor = factorise(gram)[0]
+    factor.flags.writeable = False
+    return factor
 
 
 def shrunk(spread: Array, number: float) -> tuple[Array, float]:
@@ -210,44 +221,22 @@ def fit(prior: LearnedPrior, x: Array, y: Array, iterations: int = 100) -> Prior
     """
     if not len(x):
         return prior.parameters
-    density = density_function(prior, x, y)
-    box = scipy.optimize.Bounds(LIMITS[:, 0], LIMITS[:, 1])
-    options: Any = {"maxiter": iterations}
-    medians = np.log(prior.parameters)
-    starts = [medians, medians + np.array([-1.4, 1.2, 0.0, 0.0])]  # the shared part counts, or the residual does
-    found = [
-        scipy.optimize.minimize(density, start, jac=True, method="L-BFGS-B", bounds=box, options=options) for start in starts
-    ]
-    tau, variance, length, noise = np.exp(min(found, key=lambda one: float(one.fun)).x).tolist()
-    return PriorParameters(tau=tau, variance=variance, length_scale=length, noise_variance=noise)
+    from fedbo.surrogates.compiled.fit import fit as climb
+
+    medians, best = np.log(prior.parameters), np.empty((1, 4))
+    starts = np.array([medians, medians + (0.0, 1.2, 0.0, -1.4)])  # the shared part counts, or the residual does
+    if not climb(*evidence(prior, x, y), starts, LIMITS, iterations, best, np.empty(0)):
+        raise NotPositiveDefinite("the covariance of a learned prior has no Cholesky factor at any rung of the jitter ladder")
+    length, variance, noise, tau = np.exp(best[0]).tolist()
+    return PriorParameters(length_scale=length, variance=variance, noise_variance=noise, tau=tau)
 
 
-def density_function(prior: LearnedPrior, x: Array, y: Array) -> Any:
-    """Return minus the log posterior density, up to a constant, with its gradient, as a function of log parameters `(4,)`."""
-    n, rows, medians = len(x), rows_of(prior, x), np.log(prior.parameters)
-    target = (y - prior.centre) / prior.scale - rows[:, 0]
-    shared = rows[:, 1:] @ rows[:, 1:].T
-    squares = residual_kernel(prior, PriorParameters(length_scale=1.0)).squared_distance(x, x)
-
-    def density(theta: Array) -> tuple[float, Array]:
-        tau, variance, length, noise = np.exp(theta)
-        correlation, slope, _ = MATERN.slopes(squares / length**2)
-        matrix = tau * shared + variance * correlation
-        matrix.flat[:: n + 1] += noise
-        factor, _ = factorise(matrix)
-        inverse = scipy.linalg.cho_solve((factor, True), np.eye(n))
-        alpha = inverse @ target
-        pull = np.outer(alpha, alpha) - inverse
-        apart = (theta - medians) / SPREADS
-        value = 0.5 * float(target @ alpha) + float(np.log(factor.diagonal()).sum()) + 0.5 * float(apart @ apart)
-        gradient = apart / SPREADS
-        gradient[0] -= 0.5 * tau * float((pull * shared).sum())
-        gradient[1] -= 0.5 * variance * float((pull * correlation).sum())
-        gradient[2] -= -variance * float((pull * slope * squares).sum()) / length**2
-        gradient[3] -= 0.5 * noise * float(pull.trace())
-        return value, gradient
-
-    return density
+def evidence(prior: LearnedPrior, x: Array, y: Array) -> tuple[int, Array, Array, Array, Array]:
+    """Return kernel, points `(d, n)`, values `(1, n)`, shared part `(n, n)` and priors `(3, 4)` as `compiled.fit` has them."""
+    rows, points = rows_of(prior, x), x if prior.lengths is None else x / prior.lengths
+    target, shared = (y - prior.centre) / prior.scale - rows[:, 0], rows[:, 1:] @ rows[:, 1:].T
+    priors = np.array([np.log(prior.parameters), SPREADS**-2, np.zeros(4)])
+    return MATERN.number, np.ascontiguousarray(points.T), target[None], shared, priors
 
 
 def believe(prior: LearnedPrior, parameters: PriorParameters, x: Array, y: Array) -> Belief:
@@ -287,21 +276,31 @@ def prediction(belief: Belief, x: Array, slopes: bool = True) -> Prediction:
     Without `slopes` the gradients are empty, `(n, 0)`, which saves most of the time.
     """
     prior, parameters = belief.prior, belief.parameters
-    residual, rows = residual_kernel(prior, parameters), rows_of(prior, x)
+    near, residual = SE(prior.length_scale)(x, prior.design), residual_kernel(prior, parameters)
+    rows, tau = near @ prior.coefficients, parameters.tau
     directions, known = rows[:, 1:], belief.rows[:, 1:]
-    cross = parameters.tau * directions @ known.T + residual(x, belief.x)
-    solved = scipy.linalg.cho_solve((belief.factor, True), cross.T) if len(belief.x) else cross.T
-    own = parameters.tau * (directions**2).sum(axis=1) + parameters.variance
-    variance = np.maximum(own - np.einsum("ni,in->n", cross, solved), 0.0)
+    correlation, slope, _ = residual.slopes(residual.squared_distance(x, belief.x))
+    cross = tau * directions @ known.T + parameters.variance * correlation
+    solved = scipy.linalg.lapack.dpotrs(belief.factor, cross.T, lower=1)[0].T if len(belief.x) else cross
+    own = tau * (directions**2).sum(axis=1) + parameters.variance
+    variance = np.maximum(own - np.einsum("ni,ni->n", cross, solved), 0.0)
     mean = rows[:, 0] + cross @ belief.alpha
     if not slopes:
         return Prediction(mean, variance, np.empty((len(x), 0)), np.empty((len(x), 0)))
-    steep = SE(prior.length_scale).gradient(x, prior.design).transpose(0, 2, 1) @ prior.coefficients  # (n, d, 1 + r)
-    rise = parameters.tau * steep[:, :, 1:] @ known.T + residual.gradient(x, belief.x).transpose(0, 2, 1)  # (n, d, observed)
-    mean_gradient = steep[:, :, 0] + rise @ belief.alpha
-    own_gradient = 2.0 * parameters.tau * (steep[:, :, 1:] @ directions[:, :, None])[:, :, 0]
-    variance_gradient = own_gradient - 2.0 * (rise @ solved.T[:, :, None])[:, :, 0]
+    # The learned part is a sum over the design points of weights times `near`, whose gradients are (z - x) / l^2 of them.
+    of_mean = prior.coefficients @ np.append(1.0, tau * known.T @ belief.alpha)
+    of_variance = 2.0 * tau * (directions - solved @ known) @ prior.coefficients[:, 1:].T
+    outside = -2.0 * parameters.variance / np.asarray(residual.length_scale) ** 2
+    mean_gradient, variance_gradient = (
+        _pulled(near * of_design, prior.design, x) / prior.length_scale**2 + _pulled(slope * of_points, belief.x, x) * outside
+        for of_design, of_points in ((of_mean, belief.alpha), (of_variance, -2.0 * solved))
+    )
     return Prediction(mean, variance, mean_gradient, variance_gradient)
+
+
+def _pulled(weights: Array, points: Array, x: Array) -> Array:
+    """Return the sums `(n, d)` of the ways from `x (n, d)` to `points (m, d)` by `weights (n, m)`."""
+    return np.asarray(weights @ points - x * weights.sum(axis=1)[:, None])
 
 
 def interpolation_length(points: int, dim: int) -> float:

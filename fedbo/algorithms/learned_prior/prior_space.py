@@ -19,7 +19,6 @@ from fedbo.algorithms.components.coordinates import beginning, design_points, di
 from fedbo.algorithms.components.inner_search import maximise_acquisition, maximise_typed_acquisition
 from fedbo.algorithms.components.surrogate import LocalState, Surrogate, settings_of_typed
 from fedbo.algorithms.components.typed_coordinates import embedded, restored
-from fedbo.algorithms.gp import SEARCH
 from fedbo.algorithms.learned_prior.learned_prior import PriorParameters
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.records import changed
@@ -95,7 +94,7 @@ class PriorSpace:
     def decide(self, function: CriterionFunction, local: LocalState, streams: Streams, origin: Origin) -> Decision:
         """Decide for the point where an acquisition is largest; `local` is in the coordinates of `seen`."""
         if self.lattice is None:
-            u = maximise_acquisition(function, local, self.coordinates, streams, SEARCH)
+            u = maximise_acquisition(function, local, self.coordinates, streams, lambda u: function(u, slopes=False)[0])
             return self.own.fresh(u, local, streams, origin)
         u = maximise_typed_acquisition(partial(untaken, function, local.taken), function, local, self.axes, streams)
         x = self.lattice.project(restored(u[None, :], self.axes, self.lattice))

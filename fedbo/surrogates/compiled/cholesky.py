@@ -18,7 +18,8 @@ JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
 def factorise(matrix: Array, factor: Array) -> float:
     """Write the upper factor U, U'U = matrix + jitter I, of a matrix stored above its diagonal; both `(n, w)`.
 
-    The width w is `padded(n)`, here and below. Entries below the diagonal and beyond column n have no meaning. Return the
+    The width w is `padded(n)`, here and below. Entries below the diagonal and beyond column n have no meaning, but should begin
+    as 0: whatever memory holds may be so small a number that a product with it takes a hundred times as long. Return the
     jitter, or -1 at the top of the ladder or when a number is not finite.
     """
     n, level = len(matrix), 0.0
@@ -37,7 +38,7 @@ def factorise(matrix: Array, factor: Array) -> float:
 def _factorise(matrix: Array, jitter: float, factor: Array) -> bool:
     n = len(matrix)
     for i in range(n):
-        for j in range(i, n):
+        for j in range(i // WIDTH * WIDTH, n):
             factor[i, j] = matrix[i, j]
         factor[i, i] += jitter
         for at in range(i // WIDTH * WIDTH, n, WIDTH):

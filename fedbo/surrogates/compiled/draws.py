@@ -218,7 +218,7 @@ def pathwise(
     `(m,)`.
     """
     n, d = x.shape
-    covariance, factor, distance = np.empty((n, padded(n))), np.empty((n, padded(n))), np.empty(n)
+    covariance, factor, distance = np.zeros((n, padded(n))), np.zeros((n, padded(n))), np.empty(n)
     for i in range(n):
         for j in range(i + 1, n):
             distance[j] = 0.0

@@ -1,4 +1,7 @@
-"""The log marginal likelihood of a Gaussian process and its gradient: `evidence.evidence_function`, with log-normal priors."""
+"""The log marginal likelihood of a Gaussian process and its gradient: `posterior.evidence_function`, with log-normal priors.
+
+The covariance may have one more part, a given matrix times a fitted factor, which is then the last hyperparameter.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ class Evidence(NamedTuple):
     squares `(d, n (n - 1) / 2)`: squared differences of pairs of points in each input, row after row below the diagonal.
     prior `(3, p)`: medians m, precisions q and a vector g; the log hyperparameters are N(m, (diag(q) - g g')^-1).
     bounds `(p, 2)`: bounds of the log hyperparameters.
+    common `(n, n)`: the given part of the covariance; `(0, 0)` if there is none.
     pairs, room: scratch space.
     """
 
@@ -30,6 +34,7 @@ class Evidence(NamedTuple):
     y: Array
     prior: Array
     bounds: Array
+    common: Array
     pairs: Array
     room: Array
 
@@ -49,10 +54,10 @@ def squares_of(x: Array) -> Array:
 
 
 @compiled()
-def evidence_of(family: int, squares: Array, y: Array, prior: Array, bounds: Array) -> Evidence:
+def evidence_of(family: int, squares: Array, y: Array, prior: Array, bounds: Array, common: Array) -> Evidence:
     """Return the evidence of values `y (n,)`."""
     n = len(y)
-    return Evidence(family, squares, y, prior, bounds, np.empty((2, squares.shape[1])), np.empty((4, n, padded(n))))
+    return Evidence(family, squares, y, prior, bounds, common, np.empty((2, squares.shape[1])), np.zeros((4, n, padded(n))))
 
 
 @compiled()
@@ -61,8 +66,8 @@ def negative_log_posterior(model: Evidence, theta: Array, gradient: Array) -> fl
 
     The result is infinite where the covariance matrix has no Cholesky factor.
     """
-    y, prior = model.y, model.prior
-    n, scales = len(y), len(theta) - 2
+    y, prior, scales = model.y, model.prior, _scales(model, theta)
+    n = len(y)
     covariance, factor, root, inverse = model.room[0], model.room[1], model.room[2], model.room[3]
     variance, noise = exp(theta[scales]), exp(theta[scales + 1])
     _covariances(model, theta, covariance)
@@ -79,12 +84,15 @@ def negative_log_posterior(model: Evidence, theta: Array, gradient: Array) -> fl
         logarithm += log(factor[i, i])
         trace += inverse[i, i]
     value = 0.5 * quadratic + logarithm + 0.5 * n * log(2.0 * pi)
-    _slopes(model, alpha, inverse, gradient)
+    _slopes(model, alpha, inverse, gradient[:scales])
     for k in range(scales):
         gradient[k] *= 2.0 * variance * exp(-2.0 * theta[k])
     excess = 0.5 * (size - trace)
     gradient[scales] = (noise + jitter) * excess - 0.5 * (quadratic - n)
     gradient[scales + 1] = -noise * excess
+    if len(model.common):
+        gradient[scales + 2] = -exp(theta[scales + 2]) * _slope_of_common(model.common, alpha, inverse)
+        gradient[scales] -= gradient[scales + 2]
     together = 0.0
     for k in range(len(theta)):
         away = theta[k] - prior[0, k]
@@ -97,10 +105,27 @@ def negative_log_posterior(model: Evidence, theta: Array, gradient: Array) -> fl
 
 
 @compiled()
+def _scales(model: Evidence, theta: Array) -> int:
+    """Count the length scales among the hyperparameters."""
+    return len(theta) - 2 - min(len(model.common), 1)
+
+
+@compiled()
+def _slope_of_common(common: Array, alpha: Array, inverse: Array) -> float:
+    """Return half of the sum over all pairs of (alpha alpha' - inverse) times the given part."""
+    total = 0.0
+    for i in range(len(alpha)):
+        for j in range(i):
+            total += (alpha[i] * alpha[j] - inverse[i, j]) * common[i, j]
+        total += 0.5 * (alpha[i] * alpha[i] - inverse[i, i]) * common[i, i]
+    return total
+
+
+@compiled()
 def _covariances(model: Evidence, theta: Array, covariance: Array) -> None:
     """Write covariances above the diagonal, and the derivatives of correlations by squared distances to `pairs[1]`."""
     d, count = model.squares.shape
-    n, scales = len(model.y), len(theta) - 2
+    n, scales, common = len(model.y), _scales(model, theta), model.common
     variance, noise = exp(theta[scales]), exp(theta[scales + 1])
     value, slope, precisions = model.pairs[0], model.pairs[1], np.exp(-2.0 * theta[:scales])
     for p in range(count):
@@ -130,12 +155,16 @@ def _covariances(model: Evidence, theta: Array, covariance: Array) -> None:
             covariance[j, i] = value[at + j]
         covariance[i, i] = variance + noise
         at += i
+    for i in range(len(common)):
+        factor = exp(theta[scales + 2])
+        for j in range(i, n):
+            covariance[i, j] += factor * common[i, j]
 
 
 @compiled()
 def _slopes(model: Evidence, alpha: Array, inverse: Array, gradient: Array) -> None:
     """Write the sums over pairs of (alpha alpha' - inverse) slope (x - x')^2, one for each length scale."""
-    n, scales = len(alpha), len(gradient) - 2
+    n, scales = len(alpha), len(gradient)
     pull, slope = model.pairs[0], model.pairs[1]
     at = 0
     for i in range(n):

@@ -43,7 +43,7 @@ def _evaluate(model: Any, x: Array, gradient: Array) -> float:
 
     The compiler keeps only the branch of the model's type.
     """
-    if len(model) == 7:
+    if len(model) == 8:
         return negative_log_posterior(model, x, gradient)
     return negative_acquisition(model, x, gradient)
 
@@ -100,10 +100,11 @@ def _quasi_newton(steps: Array, changes: Array, count: int, theta: float, room: 
             matrix[i, j] = theta if i == j else 0.0
     for k in range(count):
         _product(matrix, steps[k], image)
-        along, bent = _dot(steps[k], image), _dot(steps[k], changes[k])
+        along, bent = 1.0 / _dot(steps[k], image), 1.0 / _dot(steps[k], changes[k])
         for i in range(p):
+            to, back = changes[k, i] * bent, image[i] * along
             for j in range(p):
-                matrix[i, j] += changes[k, i] * changes[k, j] / bent - image[i] * image[j] / along
+                matrix[i, j] += to * changes[k, j] - back * image[j]
 
 
 @compiled()

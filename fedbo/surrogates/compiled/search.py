@@ -1,4 +1,4 @@
-"""Climbs of an acquisition within the unit cube by L-BFGS-B."""
+"""The search for the highest point of an acquisition: candidates, and climbs within the unit cube by L-BFGS-B."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fedbo.surrogates.compiled.grid import largest
 from fedbo.surrogates.compiled.improvement import Acquisition, acquisition, negative_acquisition
 from fedbo.surrogates.compiled.jit import BOOL, FLOAT, INT, MATRIX, VECTOR, Tuple, compiled
 from fedbo.surrogates.compiled.minimise import descend
@@ -32,20 +33,30 @@ def value_and_gradient(process: Any, criterion: Any, bounds: Array, x: Array, gr
     return value
 
 
-@compiled(FLOAT(PROCESS, CRITERION, MATRIX, MATRIX, INT, FLOAT[::1]))
-def climb(process: Any, criterion: Any, bounds: Array, starts: Array, most: int, best: Array) -> float:
-    """Write the highest end `(d,)` of climbs from `starts (r, d)` within `bounds (d, 2)`, of at most so many steps; its value.
+@compiled(FLOAT(PROCESS, CRITERION, MATRIX, MATRIX, Tuple((INT,) * 3), FLOAT[::1]))
+def climb(process: Any, criterion: Any, bounds: Array, points: Array, limits: tuple[int, int, int], best: Array) -> float:
+    """Write the highest end `(d,)` of climbs within `bounds (d, 2)` from the best of `points (c, d)`; return its value.
 
-    A climb that ends at a value that is not finite stays at its start.
+    limits: how many of the points are of a first kind, from how many of each kind a climb begins, and its most steps.
+
+    A climb that ends at a value that is not finite stays at its start. Return NaN, and write nothing, when the value of a point
+    is not finite.
     """
-    model, highest = _model(process, criterion, bounds), -np.inf
-    for i in range(len(starts)):
-        x = starts[i].copy()
-        top = -descend(model, x, most)
-        if not np.isfinite(top):
-            x = starts[i].copy()
-            top = acquisition(model, x)[0]
-        if top > highest:
-            highest = top
-            best[:] = x
+    model, highest, values = _model(process, criterion, bounds), -np.inf, np.empty(len(points))
+    for i in range(len(points)):
+        values[i] = acquisition(model, points[i])[0]
+        if not np.isfinite(values[i]):
+            return np.nan
+    for kind in range(2):
+        first = limits[0] if kind else 0
+        places, _ = largest(values[first:] if kind else values[: limits[0]], limits[1])
+        for place in places:
+            start = first + place
+            x = points[start].copy()
+            top = -descend(model, x, limits[2])
+            if not np.isfinite(top):
+                x, top = points[start].copy(), values[start]
+            if top > highest:
+                highest = top
+                best[:] = x
     return highest

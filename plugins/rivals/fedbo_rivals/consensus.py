@@ -14,12 +14,12 @@ from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, 
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.collaborative import Collaborative, CollaborativeState, improvement
 from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
-from fedbo.algorithms.components.inner_search import maximise_acquisition
+from fedbo.algorithms.components.inner_search import maximise_posterior
 from fedbo.algorithms.components.surrogate import Surrogate, evaluable
-from fedbo.algorithms.gp import SEARCH
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf
+from fedbo.surrogates.acquisition import criterion_values
 
 
 class ConsensusServer(NamedTuple):
@@ -88,13 +88,14 @@ class ConsensusBO(Collaborative):
             return None, state
         streams = streams.within(f"{streams.scope}proposal")
         local = self.own.fit(state.local.cautious(), streams)
-        surface = improvement(self.own.posterior(local), len(local.y))
-        u = maximise_acquisition(surface, local, self.own.coordinates, streams, SEARCH)[None, :]
+        posterior = self.own.posterior(local)
+        criterion = improvement(posterior)
+        u = maximise_posterior(posterior, criterion, local, self.own.coordinates, streams)[None, :]
         payload = {"x": from_coordinates(u, self.own.coordinates)[0]}
         if self.matrix == "leader":
             # In the units of the objective, for the scale of a surrogate is its agent's own.
             assert local.hyper is not None
-            payload["utility"] = surface(u)[0] + np.log(local.hyper.scale)
+            payload["utility"] = criterion_values(posterior, criterion, u) + np.log(local.hyper.scale)
         return payload, state._replace(local=state.local.fitted_by(local))
 
     def server_init(self, problem: Problem) -> ConsensusServer:

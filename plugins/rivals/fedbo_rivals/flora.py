@@ -13,9 +13,8 @@ from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, 
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.collaborative import Collaborative, CollaborativeState, Surface
 from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
-from fedbo.algorithms.components.inner_search import maximiser_rng
+from fedbo.algorithms.components.inner_search import SEARCH, maximiser_rng
 from fedbo.algorithms.components.surrogate import LocalState, evaluable, standardised
-from fedbo.algorithms.gp import SEARCH
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf

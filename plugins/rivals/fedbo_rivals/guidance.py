@@ -19,7 +19,6 @@ from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.components.inner_search import maximise_acquisition, maximise_typed_acquisition
 from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.components.typed_coordinates import APART, columns, embedded
-from fedbo.algorithms.gp import SEARCH
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.acquisition import Criterion, log_expected_improvement, prediction, upper_confidence_bound
 from fedbo.surrogates.draws import Draw, KernelPart, pathwise_draw, value_and_gradient
@@ -243,4 +242,4 @@ def _largest(
     if seen.lattice is not None and isinstance(coordinates, tuple):
         return maximise_typed_acquisition(lambda u: function(u)[0], function, seen, coordinates, streams)
     name = coordinates if isinstance(coordinates, str) else "plain"  # all of the cube, whatever its coordinates are
-    return maximise_acquisition(function, seen, name, streams, SEARCH)
+    return maximise_acquisition(function, seen, name, streams)

@@ -19,7 +19,7 @@ from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.components.inner_search import maximise_acquisition
 from fedbo.algorithms.components.same_features import shared_features
 from fedbo.algorithms.components.surrogate import LocalState, Surrogate, first_point, scaled
-from fedbo.algorithms.gp import SEARCH, incumbent
+from fedbo.algorithms.gp import incumbent
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import Marked, OneOf
 from fedbo.surrogates.acquisition import expected_improvement, prediction
@@ -161,7 +161,7 @@ class Transfer(Marked, ABC):
             acquisition = self._acquisition(posterior, held, models, streams)
         origin: Origin = "own" if acquisition is None else "federated"
         function = acquisition or own_improvement(posterior, len(known.y))
-        u = maximise_acquisition(function, known, self.own.coordinates, streams, SEARCH)
+        u = maximise_acquisition(function, known, self.own.coordinates, streams)
         return self.own.fresh(u, known, streams, origin), state
 
     def pending(self, state: TransferState, x: Array) -> TransferState:

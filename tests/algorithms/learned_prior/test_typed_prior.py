@@ -22,6 +22,7 @@ from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.surrogates.gp import Hyperparameters
 from fedbo.surrogates.kernels import SE, Matern
+from tests.algorithms.learned_prior.densities import density_function
 
 KINDS, SHAPES, AGENTS = "edcba", "qspr", 3
 
@@ -133,7 +134,7 @@ def test_the_posterior_is_that_of_a_dense_computation_over_all_configurations() 
     scales = tuple(np.exp(rng.uniform(-0.5, 0.5, 11)).tolist())
     fitted = LocalState(dense, np.zeros(len(dense)), Hyperparameters(scales, 1.0, 0.01, "matern52"))
     prior = lp.learned_prior(own.seen(design), moments, 0.9)._replace(lengths=own.lengths(fitted))
-    parameters = lp.PriorParameters(0.8, 0.4, 0.25, 0.03)
+    parameters = lp.PriorParameters(0.25, 0.4, 0.03, 0.8)
     seen, y = rng.choice(len(every), 7, replace=False), rng.standard_normal(7)
     belief = lp.believe(prior, parameters, own.seen(every[seen]), y)
 
@@ -157,8 +158,8 @@ def test_the_density_of_what_is_fitted_knows_each_length_scale() -> None:
     rng, scales = np.random.default_rng(5), (0.5, 1.5, 3.0)
     x, y = rng.random((9, 3)), rng.standard_normal(9)
     prior = lp.flat_prior(3, 0.2, 2.0)._replace(lengths=scales)
-    density, found = lp.density_function(prior, x, y), []
-    for parameters in (lp.PriorParameters(1.0, 0.7, 0.3, 0.05), lp.PriorParameters(1.0, 0.2, 0.9, 0.01)):
+    density, found = density_function(prior, x, y), []
+    for parameters in (lp.PriorParameters(0.3, 0.7, 0.05), lp.PriorParameters(0.9, 0.2, 0.01)):
         theta = np.log(parameters)
         apart = (theta - np.log(prior.parameters)) / lp.SPREADS
         lengths = tuple(parameters.length_scale * each for each in scales)

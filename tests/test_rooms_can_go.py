@@ -59,8 +59,8 @@ def _gone(name: str) -> set[str]:
     return gone
 
 
-def _imported(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def _imported(text: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -72,8 +72,10 @@ def arrows(root: Path) -> list[str]:
     found = []
     for path in sorted((root / "fedbo").rglob("*.py")):
         place = path.relative_to(root / "fedbo").as_posix()
-        for name in _imported(path) if "fedbo" in path.read_text(encoding="utf-8") else ():
-            for room in rooms():
+        text = path.read_text(encoding="utf-8")
+        near = [room for room in rooms() if f"fedbo.{room.replace('/', '.')}" in text]
+        for name in _imported(text) if near else ():
+            for room in near:
                 inside = name.startswith(f"fedbo.{room.replace('/', '.')}.")
                 if inside and not any(place.startswith(f"{one}/") for one in _gone(room)):
                     found.append(f"{place} imports {name}")

@@ -15,7 +15,7 @@ def blas_threads() -> ThreadpoolController:
     SciPy's are loaded here: modules load SciPy at its first use, and libraries loaded later would not be limited.
     """
     importlib.import_module("scipy.linalg")
-    return _found(tuple(sys.modules))
+    return _found(len(sys.modules), next(reversed(sys.modules)))
 
 
 def kernels() -> str:
@@ -24,6 +24,6 @@ def kernels() -> str:
 
 
 @lru_cache(maxsize=1)
-def _found(modules: tuple[str, ...]) -> ThreadpoolController:
-    """Return the controller, which takes a tenth of a small run to find; once for the same loaded modules."""
+def _found(count: int, last: str) -> ThreadpoolController:
+    """Return the controller, which takes a tenth of a small run to find; once for so many loaded modules and the last one."""
     return ThreadpoolController()

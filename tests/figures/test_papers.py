@@ -180,7 +180,9 @@ def _branch(original: Result, time: float, slower: float) -> Result:
 def test_a_fork_is_drawn_by_the_same_hand_and_shows_what_else_changes(tmp_path: Path, count: int) -> None:
     original = Result.open(write_run(tmp_path / "run", document(agents=3, iterations=5, replicates=2)))
     branches = [_branch(original, 2.0 + place, 3.0) for place in range(count)]
-    fork = Fork(tmp_path, original, branches, [f"{2 + place}" for place in range(count)], ["timing.evaluation.mean=3.0"])
+    fork = Fork(
+        tmp_path, original, branches, [f"{2 + place}" for place in range(count)], [""] * count, ["timing.evaluation.mean=3.0"]
+    )
     figure = fork_figure(fork, look={"width": 3.5})
     figure.draw_without_rendering()
     found = [(name, box.padded(-1.0)) for name, box in boxes(figure)]

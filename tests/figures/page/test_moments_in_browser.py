@@ -293,11 +293,11 @@ def test_three_screens_hold_the_page(browser: Browser, page: Path, run: RunMomen
 
 
 def test_a_hundred_agents_move_smoothly(browser: Browser, tmp_path: Path) -> None:
-    made = Result.open(write_run(tmp_path / "run", document(100, 50, 1), troubled=True))
+    made = Result.open(write_run(tmp_path / "run", document(100, 12, 1), troubled=True))
     browser.open(write_report([made], tmp_path / "report.html"), 1280)
     assert len(table(browser)) == 100
     step = f"document.querySelector('{SECTION} button[data-act=next]').click()"
-    browser.value(f"for (let count = 0; count < 200; count += 1) {step}")
+    browser.value(f"for (let count = 0; count < 100; count += 1) {step}")
     assert now(browser) > 0 and browser.problems == []
 
 

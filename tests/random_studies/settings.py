@@ -120,7 +120,7 @@ def draw_algorithm(draws: Draws, name: str, varied: float) -> Table:
 
 
 @functools.cache
-def _hints(declared: type[Any]) -> dict[str, Any]:
+def _hints(declared: Any) -> dict[str, Any]:
     return typing.get_type_hints(declared)
 
 

@@ -1,7 +1,6 @@
 """A plug-in of pytest, `-p tests.shares --share K/N`: run one of N shares of the test files; other processes run the others.
 
-Each process imports and collects its own files alone. Shares are alike, since files are dealt out by length, those with slow
-tests first.
+Each process imports and collects its own files alone. Shares take about as long, since files are dealt out by length.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Find the files of the other shares."""
     number, shares = map(int, config.getoption("--share").split("/"))
     paths = [path for name in config.getini("testpaths") for path in (ROOT / name).rglob("test_*.py")]
-    paths.sort(key=lambda path: ("mark.slow" not in path.read_text(encoding="utf-8"), path.stat().st_size, path))
+    paths.sort(key=lambda path: (path.stat().st_size, path))
     # Dealt there and back, so that no share has the longer one of each pair.
     dealt = [min(place % (2 * shares), 2 * shares - 1 - place % (2 * shares)) for place in range(len(paths))]
     config.stash[OTHERS] = {path for path, share in zip(paths, dealt, strict=True) if share != number - 1}

@@ -119,8 +119,12 @@ def draw_algorithm(draws: Draws, name: str, varied: float) -> Table:
     return table
 
 
-@functools.cache
 def _hints(declared: Any) -> dict[str, Any]:
+    return _cached_hints(declared)
+
+
+@functools.cache  # apart, since mypy takes no class for an argument of a cached function
+def _cached_hints(declared: Any) -> dict[str, Any]:
     return typing.get_type_hints(declared)
 
 

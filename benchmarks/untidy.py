@@ -43,6 +43,7 @@ _FAULTS: list[Document] = [
 _FUNCTION: Document = {"name": "python_function", "function": "untidy:peak", "low": [0.0, 0.0], "high": [1.0, 1.0]}
 _OWN: Document = {"algorithm": [{"name": "untidy_own.py:UntidyOwn"}]}
 _BUFFERED: Document = {"exchange": {"mode": "buffered"}}
+_DEADLINE: Document = {"mode": "deadline", "length": 3.0, "selection": {"who": "fraction", "share": 0.01, "others": "idle"}}
 _MARKOV: Document = {"model": "markov", "present": 10.0, "absent": 5.0}
 # What differs from plain rounds, or from idle ones, and the largest ratio that is wanted.
 CASES: dict[str, tuple[Document, float]] = {
@@ -57,6 +58,7 @@ CASES: dict[str, tuple[Document, float]] = {
     "cluster": ({"cluster": {"workers": 5}}, 3.0),
     "idle": ({}, 1.0),
     "idle_faults": ({"fault": _FAULTS}, 2.0),
+    "idle_deadline": ({"exchange": _DEADLINE, "fault": _FAULTS}, 2.5),
     "idle_markov": ({"availability": _MARKOV}, 2.0),
 }
 _SHARE, _MORE, _ROUNDS = 0.01, 10, 10  # of idle cases: agents that a round asks, times as many agents and rounds

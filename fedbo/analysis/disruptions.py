@@ -42,8 +42,8 @@ class Messages:
     - `answers` reached an agent; `answers_lost`: lost transmissions of answers; `answer_copies`: copies that were refused.
     - `lost_to`: losses in both directions by their cause: a fault, a partition, a coordinator that was down.
     - `bytes_up` and `bytes_down` were transmitted, of which `bytes_arrived` took effect and `bytes_delivered` reached an agent.
-    - `staleness`: the mean over all messages that took effect, in rounds, and `max_staleness` the largest in any replicate;
-      both None if unknown.
+    - `staleness`: the mean over all messages that took effect, in rounds or updates, and `max_staleness` the largest in any
+      replicate; both None if unknown.
     """
 
     sent: float
@@ -83,9 +83,9 @@ class Messages:
     bytes_delivered: float
     """Bytes of answers that reached an agent."""
     staleness: float | None
-    """Mean staleness of messages that took effect [rounds]."""
+    """Mean staleness of messages that took effect [rounds, or updates of the server without rounds]."""
     max_staleness: float | None
-    """Largest staleness of them in any replicate [rounds]."""
+    """Largest staleness of them in any replicate [the same]."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Disruptions(Messages, LifeTimes, _Who):
     replicates: int
     """Number of replicates."""
     rounds: float
-    """Rounds that closed."""
+    """Rounds that closed, or buffers that were answered."""
     round_length: float | None
     """Mean time between the ends of two rounds."""
     crashes: float

@@ -79,10 +79,10 @@ def note_each(progress: ProgressCounter, count: int, last: int, now: float) -> N
     progress.events += count
 
 
-def close_each(rounds: Rounds, now: float, count: int, answered: int) -> None:
-    """Answer so many buffers one after the other, the last one now, with so many answers in all."""
+def close_each(rounds: Rounds, now: float, count: int) -> None:
+    """Answer so many buffers one after the other, the last one now."""
     rounds.buffer, rounds.messages, rounds.left, rounds.is_heard = [], 0, False, False
-    rounds.number, rounds.opened, rounds.age = rounds.number + count, now, rounds.age + answered
+    rounds.number, rounds.opened = rounds.number + count, now
 
 
 def hear(rounds: Rounds, senders: Sequence[int], counted: int) -> None:
@@ -123,7 +123,7 @@ class CoordinatorHalf:
         taken, dummies, aggregator = 0, 0, self._aggregator
         assert aggregator is not None
         for (sender, _, _, _, payload), was_asked in zip(_each(arrivals), asked.tolist(), strict=True):
-            if payload is not None and aggregator.accept(state.privacy, sender, state.rounds.age, payload, was_asked):
+            if payload is not None and aggregator.accept(state.privacy, sender, state.rounds.number, payload, was_asked):
                 break
             taken, dummies = taken + 1, dummies + (payload is None)
         return Heard(state.server, taken, dummies=dummies)

@@ -10,6 +10,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from fedbo.algorithms.streams import COORDINATOR
 from fedbo.surrogates.compiled.jit import Tuple, compiled
 
 
@@ -38,7 +39,7 @@ SLOT = _dtype("before number base", "sent")
 EVENT = _dtype("kind agent lease number slot starts", "time")
 LINE = _dtype("kind agent step bytes staleness", "time")  # of the event log
 # Kinds of lines; the first three are kinds of events, and so is MISSED, the answer to an agent that has ended.
-FINISHED, ARRIVED, DELIVERED, STARTED, SPOKEN, DONE, MISSED = range(7)
+FINISHED, ARRIVED, DELIVERED, STARTED, SPOKEN, DONE, MISSED, ROUND = range(8)
 # What a window found, in rows: the steps that ended, the slots of their messages, the messages that were heard, the answers
 # that were met, the steps that begun, the agents without durations for the next one, those that left, and the numbers of
 # messages heard, senders buffered and answers given by the time that a buffer was full.
@@ -55,9 +56,9 @@ SCHEDULED_BY, TAIL_AT, PAST_BY, UP_AT, DOWN_AT, N_UNEVEN, N_LEFT, N_BUFFERED, N_
 N_MARKS = 19
 # Counters: entries of the heap of ends, what is on its way from HEAD to TAIL, entries of `past`, and free slots.
 COUNTERS = SIZE, HEAD, TAIL, SCHEDULED, PAST, UP, DOWN = range(7)
-# Rules of a run, where FULL messages fill a buffer if there are no rounds, and what a window begins with.
-RULES = IN_ROUNDS, FULL, DROPS_LATE, DUMMIES, PER_ROUND, BYTES_UP, BYTES_DOWN = range(7)
-BEGINS_WITH = NUMBER, AGE, ARRIVALS, ACTIVE, MESSAGES, BUFFERED, MOST, MOST_ENDS = range(7, 15)
+# Rules of a run, where FULL messages fill a buffer if there are no rounds, and TELLS if it has a line; a window's beginning.
+RULES = IN_ROUNDS, FULL, DROPS_LATE, DUMMIES, TELLS, BYTES_UP, BYTES_DOWN = range(7)
+BEGINS_WITH = NUMBER, ARRIVALS, ACTIVE, MESSAGES, BUFFERED, MOST, MOST_ENDS = range(7, 14)
 _AGENTS, _ENDS, _SENT, _SLOTS, _EVENTS, _LINES = (
     numba.types.Array(numba.from_dtype(kind), 1, "C") for kind in (AGENT, END, SENT, SLOT, EVENT, LINE)
 )
@@ -162,7 +163,7 @@ def plan(
     count = line = ended = spoken = heard = met = begun = drawn = letter = uneven = noted = left = closed = answered = (
         opened
     ) = 0
-    first_end, age, messages, buffered = np.inf, rules[AGE], rules[MESSAGES], rules[BUFFERED]
+    first_end, number, messages, buffered = np.inf, rules[NUMBER], rules[MESSAGES], rules[BUFFERED]
     while True:
         mark = marks[count]
         mark[N_LINES], mark[N_ENDED], mark[N_SPOKEN], mark[N_HEARD], mark[N_MET] = line, ended, spoken, heard, met
@@ -205,7 +206,7 @@ def plan(
         else:
             slot = sent[head].slot
             step, base = slots_up[slot].number, slots_up[slot].base
-            if sent[head].kind == REFUSED or step <= agent.accepted or (rules[DROPS_LATE] and base < age):
+            if sent[head].kind == REFUSED or step <= agent.accepted or (rules[DROPS_LATE] and base < number):
                 break
             silent = sent[head].kind == DUMMY
             if in_rounds and agent.ended and agent.flights > 1:
@@ -245,7 +246,7 @@ def plan(
             past[counters[PAST], 1] = agent.heard if kind == ARRIVED else agent.told
         if kind == ARRIVED:
             if not silent:
-                lines[line - 1].staleness, lines[line - 1].bytes = (age - base) // rules[PER_ROUND], rules[BYTES_UP]
+                lines[line - 1].staleness, lines[line - 1].bytes = number - base, rules[BYTES_UP]
                 agent.accepted, agent.newest_base, agent.heard = step, base, counters[PAST]
             agent.flights -= 1
             arrivals -= 1
@@ -257,7 +258,7 @@ def plan(
                 answers[BUFFERED_WHO, buffered] = who
                 buffered, messages = buffered + 1, messages + 1
             if full and messages == full and not agent.ended:
-                number, reader, members = rules[NUMBER] + closed, -1, np.sort(answers[BUFFERED_WHO, opened:buffered])
+                reader, members, given = -1, np.sort(answers[BUFFERED_WHO, opened:buffered]), answered
                 for one in members:
                     has_left = agents[one].inside and agents[one].ended and agents[one].flights == 0
                     if one == reader or has_left:
@@ -266,10 +267,13 @@ def plan(
                     counters[SCHEDULED] += 1
                     order, answers[ANSWER_WHO, answered] = counters[SCHEDULED], one
                     answers[ANSWER_SLOT, answered] = send(columns, ANSWER, time + latency, order, one, number, 0, time)
-                    answered, age = answered + 1, age + 1
+                    answered += 1
+                if rules[TELLS]:
+                    _line(lines[line], ROUND, COORDINATOR, number, time, (answered - given) * rules[BYTES_DOWN])
+                    line += 1
                 found[CLOSED_HEARD, closed], found[CLOSED_BUFFERED, closed] = heard, buffered
                 found[CLOSED_ANSWERED, closed] = answered
-                closed, opened, messages = closed + 1, buffered, 0
+                closed, opened, messages, number = closed + 1, buffered, 0, number + 1
         elif kind in (DELIVERED, MISSED):
             agent.received, agent.told = step, counters[PAST]
             found[MET_WHO, met], found[MET_SLOT, met] = who, slot
@@ -284,7 +288,7 @@ def plan(
             left, active = left + 1, active - 1
         if starts:
             agent.working, agent.step, agent.lease = 1, agent.step + 1, agent.lease + 1
-            agent.base, agent.begun = age, time
+            agent.base, agent.begun = number, time
             agent.length = lengths[who, agent.next_evaluation % lengths.shape[1]]
             agent.next_evaluation += 1
             if agent.next_evaluation % lengths.shape[1] == 0:

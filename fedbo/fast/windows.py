@@ -67,9 +67,8 @@ class Windows:
         self._private = rules.receipt.aggregator is not None
         drops_late = self._synchronous and (self._private or not rules.exchange.accepts_late)
         bytes_ = (declared_size(rules.upload), declared_size(rules.download))
-        per_round = 1 if self._synchronous else len(rules.targets)
         modes = self._synchronous, 0 if self._synchronous else self._k or 1, drops_late, rules.sends_dummies
-        self._rules = np.array([*modes, per_round, *bytes_, *[0] * len(kernel.BEGINS_WITH)])
+        self._rules = np.array([*modes, core.server.tells, *bytes_, *[0] * len(kernel.BEGINS_WITH)])
         self.most = most = _MOST if rules.problem.n_agents > _FEW else min(_MOST, _FEW)
         self._before, self._events = np.zeros(most, kernel.AGENT), np.zeros(most, kernel.EVENT)
         self._lines, self._marks = np.zeros(3 * most, kernel.LINE), np.zeros((most + 1, kernel.N_MARKS), np.int64)
@@ -108,7 +107,7 @@ class Windows:
         if len(self._written) < len(columns.down.slots):
             self._letters, self._written = np.zeros((3, len(columns.down.slots)), np.int64), np.zeros(len(columns.down.slots))
         limit: tuple[float, int] = heap[0][:2] if heap else (np.inf, 0)
-        round_ = rounds.number, rounds.age, self._until_closing(), len(rounds.active), rounds.messages, len(buffered)
+        round_ = rounds.number, self._until_closing(), len(rounds.active), rounds.messages, len(buffered)
         rules[kernel.NUMBER :] = *round_, most, _ENDS
         columns.counters[kernel.SCHEDULED] = self._queue.scheduled
         count, left = kernel.plan(columns.arrays, self._window, rules, until, *limit, columns.latency)
@@ -239,9 +238,10 @@ class Windows:
         noted = mark[kernel.NOTED]
         note_each(state.progress, kept, noted, times.item(noted - 1) if noted else 0.0)
         self._note_senders(mark, heard.dummies, closed)
-        lines = self._lines[: mark[kernel.N_LINES]].copy()
+        redone = self._rules[kernel.TELLS] and not self._synchronous and closed < mark[kernel.N_CLOSED]
+        lines = self._lines[: mark[kernel.N_LINES] - redone].copy()  # without that of a buffer that the core answers
         if self._varies:
-            self._weigh(mark, lines)
+            self._weigh(mark, closed, lines)
         self._core.rules.log.append(EventColumns(lines))
 
     def _note_senders(self, mark: list[int], dummies: int, closed: int) -> None:
@@ -252,15 +252,15 @@ class Windows:
         elif arrived:
             first, last = int(self._rules[kernel.BUFFERED]), closed - 1
             if closed:
-                heard, first, answered = found[kernel.CLOSED_HEARD : kernel.CLOSED_ANSWERED + 1, last].tolist()
-                close_each(rounds, self._times.item(kernel.HEARD_AT, heard - 1), closed, answered)
+                heard, first = found[kernel.CLOSED_HEARD : kernel.CLOSED_BUFFERED + 1, last].tolist()
+                close_each(rounds, self._times.item(kernel.HEARD_AT, heard - 1), closed)
             more = self._answers[kernel.BUFFERED_WHO, first : mark[kernel.N_BUFFERED]].tolist()
             rounds.buffer.extend(more)
             rounds.messages += len(more)
             rounds.is_heard |= not closed or arrived > heard
         rounds.remove(found[kernel.LEFT_WHO, : mark[kernel.N_LEFT]].tolist())
 
-    def _weigh(self, mark: list[int], lines: npt.NDArray[Any]) -> None:
+    def _weigh(self, mark: list[int], closed: int, lines: npt.NDArray[Any]) -> None:
         """Enter the sizes of messages and answers into the lines about them."""
         for kinds, box, row, count in (
             ([kernel.SPOKEN], self._columns.up, kernel.SPOKEN_SLOT, mark[kernel.N_SPOKEN]),
@@ -269,6 +269,12 @@ class Windows:
         ):
             payloads = box.columns[OBJECTS][self._found[row, :count]].tolist()
             lines["bytes"][np.isin(lines["kind"], kinds)] = [size(one) for one in payloads if one is not None]
+        if not self._rules[kernel.TELLS]:
+            return
+        ends = self._found[kernel.CLOSED_ANSWERED, :closed]
+        slots = self._answers[kernel.ANSWER_SLOT, : ends[-1] if closed else 0]
+        sizes = np.array([0, *(size(one) for one in self._columns.down.columns[OBJECTS][slots].tolist())])
+        lines["bytes"][lines["kind"] == kernel.ROUND] = np.diff(np.cumsum(sizes)[ends], prepend=0)
 
     def _commit(self, mark: list[int], ended: Ended) -> None:
         """Commit the steps that have ended; note who waits for a round, and who waits no longer."""
@@ -359,7 +365,7 @@ class Windows:
             if isinstance(answers, dict):
                 payloads = dict(zip(numbers[places].tolist(), _rows(answers), strict=True))
             return server.reply(state, recipients, payloads, now)
-        server.close(state, len(recipients), bytes_, now)
+        server.close(state, bytes_, now)
         columns.make_room(len(recipients), True)
         answered = np.zeros(len(recipients), bool)
         answered[places] = True

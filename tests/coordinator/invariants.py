@@ -16,7 +16,7 @@ def check(setting: Setting) -> Ran:
         assert agents[agent].committed.t_n == good
         assert record.needs_restore or record.t_n == good  # it forgot, but has not begun again
     closed = len(ran.of("round"))
-    assert ran.core.state.rounds.number == closed or not setting.exchange.is_synchronous
+    assert ran.core.state.rounds.number == closed or setting.exchange.mode == "immediate"
     if setting.exchange.selection.idles and not tables.ends_early:
         over = {record.agent for record in ran.records if record.kind == "done" or record.permanent}
         assert not ran.core.state.rounds.active & {*ran.core.rules.problem.targets} - over

@@ -66,20 +66,17 @@ def expected_worth(ran: Ran, algorithm: Talk, mode: Exchange, weigh: Any) -> lis
     def answer() -> None:
         nonlocal answered
         passed = {agent: answered - began for agent, began in newest.items()}
-        worth.append(tuple(weigh(math.floor(passed[a] + 1e-9)) if a in passed else 0.0 for a in EVERYBODY))
-        recipients = pending.pop(0)[0]
-        answered += 1.0 if mode.is_synchronous else len(recipients) / len(EVERYBODY)
+        worth.append(tuple(weigh(passed[a]) if a in passed else 0.0 for a in EVERYBODY))
+        pending.pop(0)
+        answered += 1
 
-    since = 0
     for record in ran.records:
         if record.kind == "started":
             base[record.agent, record.step] = answered
         elif record.kind == "arrived":
             newest[record.agent] = base[record.agent, record.step]
-            since += record.step < 30  # nobody is answered who has done its work
-            if since == (1 if mode.mode == "immediate" else mode.k if mode.mode == "buffered" else math.inf):
+            if mode.mode == "immediate" and record.step < 30:  # nobody is answered who has done its work
                 answer()
-                since = 0
         elif record.kind == "round":
             answer()
     return worth
@@ -95,6 +92,23 @@ def test_the_algorithm_is_told_what_each_newest_message_is_worth(exchange, weigh
         assert worth == pytest.approx(declared)
     if exchange.mode not in ("barrier",):
         assert {value for worth in expected for value in worth} - {0.0, 1.0}, "nothing ever was stale"
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_staleness_counts_updates_of_the_server_as_fedbuff_and_fedasync_do(k: int) -> None:
+    """With exponential durations, as many of the other agents' steps end during a step as a geometric law of mean M - 1 says.
+
+    Its agent's own last message is one more, since it does not wait for the answer to that. Of 2,800 messages, the mean has a
+    standard error of .6 % by 16 seeds.
+    """
+    exchange = Immediate() if k == 1 else Buffered(k)
+    ran, _ = talk(exchange, agents=10, evaluation=Exponential(1.0), latency=Constant(0.0), iterations=320)
+    ages = np.array([record.staleness for record in ran.of("arrived") if 20 <= record.step < 300])
+    assert ages.mean() == pytest.approx(10 / k, rel=0.04)
+    if k == 1:
+        assert (ages == 1).mean() == pytest.approx(1 / 10, abs=0.025)
+    closed = [record.round for record in ran.of("round")]
+    assert closed == list(range(len(closed))) and (k == 1) == (not closed)
 
 
 @every_mode

@@ -37,13 +37,13 @@ class Prediction:
 
     def __init__(self, world: World) -> None:
         self.world, self.lines, self.now, self.count = world, list[Line](), 0.0, 0
-        self.agents = [Agent(number) for number in range(world["agents"])]
+        self.roundnts = [Agent(number) for number in range(world["agents"])]
         self.heap: list[tuple[float, int, bool, Callable[[], None]]] = []
         self.waits = world["mode"] in ("barrier", "deadline", "first_k")
         self.idles = self.waits and world["choose"] is not None
         self.active = set[int]() if self.idles else set(range(world["agents"]))
         self.missing, self.reported, self.buffer, self.effective = set(self.active), set[int](), list[int](), 0
-        self.round, self.age, self.over, self.down, self.link_free = 0, 0, False, 0, 0.0
+        self.round, self.over, self.down, self.link_free = 0, False, 0, 0.0
 
     def after(self, delay: float, happens: Callable[[], None], counts: bool = True) -> None:
         self.count += 1
@@ -56,13 +56,13 @@ class Prediction:
         for fault in self.world["faults"]:
             if "at" in fault:
                 self.after(fault["at"], lambda fault=fault: self.strike(fault), counts=False)
-        for agent in self.agents:
+        for agent in self.roundnts:
             if self.world["days"][agent.number]:
                 self.after(self.world["days"][agent.number][1], lambda agent=agent: self.leave(agent), counts=False)
         if self.world["mode"] == "deadline":
             self.time_round()
         self.missing |= (first := set(self.enlist(0)))
-        for agent in self.agents:
+        for agent in self.roundnts:
             if not self.idles or agent.number in first:
                 self.begin(agent)
         while self.heap and (self.active or any(counts for _, _, counts, _ in self.heap)):
@@ -78,7 +78,7 @@ class Prediction:
             return
         agent.ready, agent.working, agent.left = False, True, self.world["lengths"][agent.number]
         agent.begun = True
-        agent.base[agent.step] = self.age
+        agent.base[agent.step] = self.round
         self.say("started", agent.number, agent.step)
         if self.waits:
             self.missing.add(agent.number)
@@ -173,8 +173,7 @@ class Prediction:
         if self.down or agent.cuts:
             return self.lose_up(agent, step, attempt, "coordinator_down" if self.down else "partition")
         counted, world = False, self.world
-        stale = self.age - agent.base[step]
-        stale = stale if self.waits else stale // world["agents"]
+        stale = self.round - agent.base[step]
         if step in agent.taken:
             self.say("rejected", agent.number, step, "duplicate")
         elif self.waits and world["late"] == "drop" and world["mode"] != "barrier" and stale:
@@ -223,10 +222,10 @@ class Prediction:
 
     def enlist(self, number: int) -> list[int]:
         """Ask idle agents: of those that are not known to be away, or of all of them where there is no other."""
-        idle = [agent for agent in self.agents if self.idles and not agent.ended and agent.number not in self.active]
+        idle = [agent for agent in self.roundnts if self.idles and not agent.ended and agent.number not in self.active]
         there = [agent.number for agent in idle if not agent.away] or [agent.number for agent in idle]
         asked = sorted(self.world["choose"](there, number)) if there else []
-        for agent in (self.agents[one] for one in asked):
+        for agent in (self.roundnts[one] for one in asked):
             for kind, _ in agent.untold:
                 self.say(kind, agent.number, 0)
             agent.untold.clear()
@@ -236,7 +235,7 @@ class Prediction:
     def rest(self, agents: set[int]) -> None:
         """Let agents idle whose messages have come."""
         for number in agents:
-            self.agents[number].waiting = False
+            self.roundnts[number].waiting = False
         self.active -= agents
         self.reported = self.reported - agents
 
@@ -244,21 +243,21 @@ class Prediction:
         self.rest(set(reported))
         asked = self.enlist(number + 1) if number < self.world["iterations"] else []
         for agent in asked:
-            self.agents[agent].waiting = True
+            self.roundnts[agent].waiting = True
         return asked
 
     def close(self) -> None:
         number, answered = self.round, sorted(self.active & (self.reported if self.waits else set(self.buffer)))
         if self.idles:
             answered = self.next_round(number, answered)
-        if self.waits:
+        if self.waits or self.world["mode"] == "buffered":
             self.say("round", -2, number)
-        self.round, self.age = number + 1, self.age + (1 if self.waits else len(answered))
+        self.round = number + 1
         self.reported, self.buffer, self.effective, self.over = set(), [], 0, False
         for agent in answered:
-            self.answer(self.agents[agent], number, 0, self.agents[agent].begun)
+            self.answer(self.roundnts[agent], number, 0, self.roundnts[agent].begun)
         if self.waits:
-            self.missing |= {agent for agent in answered if not self.agents[agent].away}
+            self.missing |= {agent for agent in answered if not self.roundnts[agent].away}
         if self.world["mode"] == "deadline":
             self.time_round()
 
@@ -331,7 +330,7 @@ class Prediction:
             self.after(fault["duration"], self.come_up, counts=False)
             return
         begins = {"hang": "hung", "slow": "slowed", "partition": "cut"}[kind]
-        for agent in (self.agents[number] for number in fault["agents"]):
+        for agent in (self.roundnts[number] for number in fault["agents"]):
             if agent.ended and not (kind == "partition" and agent.under_way):
                 continue
             self.tell_begin(begins, agent, fault)

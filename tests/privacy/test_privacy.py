@@ -441,10 +441,10 @@ def test_what_is_refused_leaves_the_aggregator_as_it_was() -> None:
     ran = setting.run(until=5.6)
     core, state = ran.core, ran.core.state
     was_asked = {agent.number for agent in state.agents.every() if agent.asked}
-    assert state.rounds.age >= 2 and np.any(state.privacy.bases >= 0) and 0 < len(was_asked) < 5
+    assert state.rounds.number >= 2 and np.any(state.privacy.bases >= 0) and 0 < len(was_asked) < 5
     asked, unasked = min(was_asked), min(set(EVERYBODY) - was_asked)
     heard = int(np.flatnonzero(state.privacy.bases >= 0)[0])
-    good, age = {"vector": said(0, 0, 2.0)}, state.rounds.age
+    good, age = {"vector": said(0, 0, 2.0)}, state.rounds.number
     bad_nan, bad_inf = ({"vector": np.full(NUMBERS, number)} for number in (np.nan, np.inf))
     wrong = {
         "not_sampled": Message(unasked, unasked, 99, age, 0.0, good),

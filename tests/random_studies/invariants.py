@@ -127,10 +127,10 @@ def _lost_for_good(run: RunTables, agent: int) -> bool:
 
 
 def _answers(run: RunTables) -> Iterator[str]:
-    """Check that rounds close in their order, and that an answer reaches an agent once, after its round has closed."""
+    """Check that rounds and buffers close in their order, and that an answer reaches an agent once, after its close."""
     closed = 0
     heard: set[tuple[int, int]] = set()
-    waits = run.exchange.is_synchronous
+    waits = run.exchange.is_synchronous or run.exchange.k is not None
     for event in run.of("round", "delivered"):
         if event["kind"] == "round":
             if event["round"] != closed or not waits:

@@ -19,11 +19,11 @@ from fedbo.settings.ranges import OneOf, check
 
 @dataclass(frozen=True, slots=True)
 class Staleness:
-    """The weight of a message that is `s` rounds old: `s` rounds closed since its sender began that step.
+    """The weight of a message that is `s` rounds old: `s` rounds closed, or buffers were answered, since it was begun.
 
     `weight` is "constant" 1, "polynomial" (1 + s)^-a, "exponential" e^(-a s), or "hinge": 1 up to `after` rounds and
     1 / (1 + a (s - after)) beyond, where a is `decay` (Xie et al. 2019, section 5). Beyond `bound` rounds the weight is 0,
-    and the message is refused when it arrives. Without rounds, one answer to each target counts as one.
+    and the message is refused when it arrives. Without rounds these are the updates of the server, as the papers count them.
     """
 
     weight: Annotated[str, OneOf(("constant", "polynomial", "exponential", "hinge"))] = "constant"
@@ -61,7 +61,6 @@ class Rounds:
     """The state of an exchange; agents are identified by their numbers.
 
     - `number`: the number of closed rounds, or of answering occasions under an asynchronous mode.
-    - `age`: the same, or the number of agents that were answered then.
     - `opened`: the time at which the open round began.
     - `active`: the agents that take part in the study.
     - `missing`: the agents that the open round waits for; `reported`: those that wait for it to close.
@@ -75,7 +74,6 @@ class Rounds:
     """
 
     number: int = 0
-    age: int = 0
     opened: float = 0.0
     active: set[int] = field(default_factory=set)
     missing: set[int] = field(default_factory=set)
@@ -96,15 +94,14 @@ class Rounds:
         """
         return self.deadline_passed and self.is_heard and bool(self.reported)
 
-    def close(self, now: float, by: int) -> None:
-        """Open the next round, which adds `by` to the age of earlier messages."""
+    def close(self, now: float) -> None:
+        """Open the next round."""
         if self.reported:
             self.reported = set()
         if self.buffer:
             self.buffer = []
         self.messages, self.left, self.is_heard = 0, False, False
         self.number, self.opened = self.number + 1, now
-        self.age += by
 
     def remove(self, agents: Collection[int]) -> None:
         """Remove agents that take part no more."""
@@ -120,6 +117,10 @@ class Exchange(Protocol):
 
     @property
     def is_synchronous(self) -> bool: ...
+
+    @property
+    def k(self) -> int | None:
+        """Return the number of messages that close a round or fill a buffer; None without one."""
 
     @property
     def accepts_late(self) -> bool:

@@ -12,7 +12,7 @@ from fedbo.algorithms.returned import pair, updated
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.environment.environment import Environment
 from fedbo.coordinator.kernel.events import Message
-from fedbo.coordinator.kernel.exchange import Exchange, Rounds
+from fedbo.coordinator.kernel.exchange import Exchange
 from fedbo.coordinator.kernel.state import CoreState
 from fedbo.coordinator.logged.messages import TransmissionRejected
 from fedbo.settings.own_code import ReturnError, note_step
@@ -128,8 +128,3 @@ class Rules:
         # A dummy message takes as long as any. So nothing but releases depends on who was asked, neither when rounds close nor
         # who is late. Amplification by sampling needs that.
         self.sends_dummies = self.receipt.sends_dummies
-
-    def staleness(self, rounds: Rounds, base: int) -> int:
-        """Count the rounds since round `base`; without rounds, as many answers as there are targets count as one."""
-        passed = rounds.age - base
-        return passed if self.is_synchronous else passed // len(self.targets)

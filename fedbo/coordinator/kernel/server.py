@@ -51,6 +51,7 @@ class Server:
         self._participants = np.array(sorted(rules.participants) if self._idles else (), dtype=np.int64)
         self._waiting = isinstance(rules.algorithm, Waiting)
         self._method, self._should_close = rules.algorithm, rules.exchange.should_close
+        self.tells = rules.is_synchronous or rules.exchange.k is not None  # the log of rounds and buffers, not of each answer
 
     @property
     def is_plain(self) -> bool:
@@ -128,7 +129,7 @@ class Server:
         """Check whether a message on its way would be too old after the open round."""
         missing = (state.agents[agent] for agent in state.rounds.missing)
         begun = [one for one in missing if one.current is not None or one.step in one.unacknowledged]
-        return any(state.rounds.age - one.base >= oldest for one in begun)
+        return any(state.rounds.number - one.base >= oldest for one in begun)
 
     def deadline(self, state: CoreState, event: RoundDeadline, now: float) -> list[Effect]:
         """Process the deadline of the open round."""
@@ -154,7 +155,7 @@ class Server:
         rounds, synchronous, number = state.rounds, self._synchronous, state.rounds.number
         if not synchronous and list(payloads) != recipients:  # others may have waited for what these have sent
             recipients = sorted({*recipients, *(payloads.keys() & rounds.active)})
-        self.close(state, len(recipients), self.weigh(payloads.values()), now)
+        self.close(state, self.weigh(payloads.values()), now)
         effects: list[Effect] = []
         for agent in recipients:
             inbound = self._checked(agent, number, payloads.get(agent), now)
@@ -172,11 +173,11 @@ class Server:
         """Return the bytes of answers."""
         return sum(map(self._bytes, payloads))
 
-    def close(self, state: CoreState, recipients: int, bytes_: int, now: float) -> None:
-        """Close the open round, or the answering occasion, with so many recipients and bytes of answers."""
-        if self._synchronous:
+    def close(self, state: CoreState, bytes_: int, now: float) -> None:
+        """Close the open round, or the answering occasion, with so many bytes of answers."""
+        if self.tells:
             self._log.append(RoundClosed(now, state.rounds.number, bytes_))
-        state.rounds.close(now, by=1 if self._synchronous else recipients)
+        state.rounds.close(now)
 
     @staticmethod
     def _rest(rounds: Rounds, reported: Collection[int]) -> None:
@@ -222,7 +223,7 @@ class Server:
         weights = np.zeros(self._rules.problem.n_agents)
         for agent in state.agents.every():
             if (base := agent.newest_base) >= 0:
-                weights[agent.number] = staleness.of(self._rules.staleness(state.rounds, base))
+                weights[agent.number] = staleness.of(state.rounds.number - base)
         return weights
 
     def _checked(self, agent: int, number: int, payload: Any, now: float) -> Inbound | None:

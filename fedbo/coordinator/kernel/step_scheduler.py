@@ -103,7 +103,7 @@ class StepScheduler:
     def begin(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
         """Begin an agent's step now."""
         inbox, agent.inbox = tuple(agent.inbox), []
-        agent.base = state.rounds.age
+        agent.base = state.rounds.number
         self._log.append(make(StepStarted, (now, agent.number, agent.step, False)))
         agent.current = AgentStep(inbox, self._shall_send(state, agent), now)
         if self._rules.is_synchronous:

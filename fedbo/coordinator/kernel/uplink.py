@@ -43,7 +43,7 @@ class Uplink:
             return []
         sender.unheard = not counted and message.payload != DUMMY
         # Where dummies hide who was asked, the end of a round must not tell them from messages, nor those that are refused.
-        state.rounds.is_heard |= message.base >= state.rounds.age if self._rules.sends_dummies else counted
+        state.rounds.is_heard |= message.base >= state.rounds.number if self._rules.sends_dummies else counted
         return self._server.report(state, sender, counted, now)
 
     def _accept(self, state: CoreState, message: Message, now: float) -> bool:
@@ -58,10 +58,10 @@ class Uplink:
         agent = state.agents[claimed]
         # Before the checks of age: a copy of a late or stale message is a duplicate, and is not logged as late again.
         enter(agent.steps_accepted, step)
-        if self._drops_late and base < state.rounds.age:
+        if self._drops_late and base < state.rounds.number:
             self._log.append(MessageLate(now, sender, step, self._weigh(message), base))
             return False
-        stale, bound = self._rules.staleness(state.rounds, base), self._bound
+        stale, bound = state.rounds.number - base, self._bound
         if bound is not None and stale > bound:
             self._log.append(TransmissionRejected(now, sender, "stale", step, staleness=stale, bound=bound))
             return False

@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from fedbo.coordinator.logged.agents import AgentDone, StepFinished, StepStarted
 from fedbo.coordinator.logged.kinds import EventLine
-from fedbo.coordinator.logged.messages import AnswerDelivered, AnswerMissed, MessageArrived, MessageSent
+from fedbo.coordinator.logged.messages import AnswerDelivered, AnswerMissed, MessageArrived, MessageSent, RoundClosed
 
 RECORDS: Final[tuple[type[EventLine], ...]] = (
     *(StepFinished, MessageArrived, AnswerDelivered, StepStarted, MessageSent, AgentDone),
-    AnswerMissed,
+    *(AnswerMissed, RoundClosed),
 )
 # What the fields of these lines are where they have no column of their own.
 _ALWAYS: Final[dict[str, Any]] = {"again": False, "reason": "agent_ended", "attempts": None}
@@ -23,7 +23,7 @@ _ALWAYS: Final[dict[str, Any]] = {"again": False, "reason": "agent_ended", "atte
 
 @dataclass(slots=True)
 class EventColumns:
-    """Lines as an array `(n,)` of `kind` (a place in RECORDS), `agent`, `step` or answer, `bytes`, `staleness` and `time`."""
+    """Lines as an array `(n,)`: `kind` (a place in RECORDS), `agent`, `step`, answer or round, `bytes`, `staleness`, `time`."""
 
     lines: npt.NDArray[Any]
 
@@ -36,7 +36,7 @@ def values_of(lines: npt.NDArray[Any], kind: int) -> dict[str, npt.NDArray[Any]]
     """Return the fields of those lines that are of a kind."""
     found = lines[lines["kind"] == kind]
     return {
-        name: np.full(len(found), _ALWAYS[name]) if name in _ALWAYS else found["step" if name == "answer" else name]
+        name: np.full(len(found), _ALWAYS[name]) if name in _ALWAYS else found["step" if name in ("answer", "round") else name]
         for name in RECORDS[kind]._fields
     }
 

@@ -35,7 +35,7 @@ REASONS: Final[Mapping[LossReason | MissReason | RefusalReason, str]] = {
     "undeclared": "The algorithm declares no messages.",
     "duplicate": "The message had taken effect, or the agent had this answer.",
     "malformed": "It is not as declared; `message` says why.",
-    "stale": "It was `staleness` rounds old, above the `bound`.",
+    "stale": "Its `staleness` was above the `bound`.",
     "unusable": "The algorithm raised the error in `message`.",
     "not_sampled": "The agent was not asked in this round.",
     "superseded": "The coordinator held a newer message of this agent.",
@@ -118,7 +118,7 @@ class TransmissionLost(NamedTuple):
 
 @logged_as("arrived")
 class MessageArrived(NamedTuple):
-    """A message reaches the coordinator and takes effect, `staleness` rounds after its step started."""
+    """A message reaches the coordinator and takes effect, with its `staleness`."""
 
     time: float
     agent: int
@@ -191,7 +191,7 @@ class SumAborted(NamedTuple):
 
 @logged_as("round")
 class RoundClosed(NamedTuple):
-    """A round closes, with answers of so many `bytes`."""
+    """A round closes or a buffer is answered, with answers of so many `bytes`."""
 
     time: float
     round: int

@@ -43,7 +43,7 @@ class LoggedEvent(NamedTuple):
     again: Annotated[bool | None, pa.bool_()] = None
     """Whether a step is started, or a message sent, once more."""
     staleness: Annotated[int | None, pa.int32()] = None
-    """Age of a message, in rounds."""
+    """Age of a message, in rounds, or without them in updates of the server."""
     bound: Annotated[int | None, pa.int32()] = None
     """Largest staleness that the exchange accepts."""
     attempts: Annotated[int | None, pa.int32()] = None

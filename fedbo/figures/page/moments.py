@@ -123,7 +123,7 @@ class RunMoments:
     - `agents`: their numbers; `end`: the time of the last event.
     - `lives`: by agent, its activities in the order of time.
     - `log`, `transmissions`, `rounds`: in the order of time, transmissions by their begin.
-    - `ticks`: the times at which new information reached the coordinator: ends of rounds, or without rounds arrivals.
+    - `ticks`: the times at which new information reached the coordinator: ends of rounds and buffers, or else arrivals.
     - `known`: by agent, times at which an answer reached it, and the number of ticks that this answer covers.
     - `bests`: by agent, its improvements.
     """

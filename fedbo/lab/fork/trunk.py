@@ -30,7 +30,6 @@ from fedbo.coordinator.kernel.events import (
     Event,
     FaultEnded,
     FaultStarted,
-    Message,
     MessageAtLink,
     MessageReceived,
     RoundDeadline,
@@ -136,7 +135,6 @@ def _change_waiting(after: Core, queue: EventQueue, now: float) -> None:
         raise ForkError(f"exchange.mode: agent {absent[0]} is absent before its step at the fork; fork slightly later")
     if rules.idles:
         raise ForkError("exchange.mode: idle agents wait for a round to select them; use another mode with rounds")
-    _count_age(after, queue)
     if not rules.is_synchronous:
         rounds.buffer = sorted(rounds.reported)
         rounds.reported, rounds.missing = set(), set()
@@ -149,27 +147,6 @@ def _change_waiting(after: Core, queue: EventQueue, now: float) -> None:
             rounds.reported.add(agent.number)
         elif agent.current is not None and not agent.known_offline:
             rounds.missing.add(agent.number)
-
-
-def _count_age(after: Core, queue: EventQueue) -> None:
-    """Count ages in rounds instead of in answers, or the reverse, so that messages on their way keep their staleness."""
-    state, count, age = after.state, len(after.rules.targets), after.state.rounds.age
-
-    def base(old: int) -> int:
-        if old < 0:
-            return old
-        return (age // count) - (age - old) // count if after.rules.is_synchronous else old * count
-
-    def sent(message: Any) -> Any:
-        return changed(message, base=base(message.base)) if isinstance(message, Message) else message
-
-    state.rounds.age = age // count if after.rules.is_synchronous else age * count
-    for agent in state.agents.every():
-        agent.base, agent.newest_base = base(agent.base), base(agent.newest_base)
-        agent.unacknowledged = {step: sent(message) for step, message in agent.unacknowledged.items()}
-        if agent.faults is not None:
-            agent.faults.previous_message = sent(agent.faults.previous_message)
-    queue.heap = [(time, number, _with(event, sent)) for time, number, event in queue.heap]
 
 
 def _with(event: Event, sent: Callable[[Any], Any]) -> Event:

@@ -33,7 +33,7 @@ from fedbo.coordinator.environment.lies import Lies
 from fedbo.coordinator.kernel.core import Core
 from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.network import Network
-from fedbo.coordinator.kernel.rules import Rules
+from fedbo.coordinator.kernel.step_scheduler import StepScheduler
 from fedbo.coordinator.kernel.uplink import Uplink
 from fedbo.coordinator.runtime.snapshots import Snapshotter
 from fedbo.privacy.aggregator import PrivateAggregator
@@ -207,7 +207,12 @@ def _accepts_copies(before: Any) -> Any:
 
 
 def _younger(before: Any) -> Any:
-    return lambda self, rounds, base: max(0, before(self, rounds, base) - 1)
+    def begin(self: Any, state: Any, agent: Any, now: float) -> Any:
+        effects = before(self, state, agent, now)
+        agent.base += 1
+        return effects
+
+    return begin
 
 
 def _late_orders(before: Any) -> Any:
@@ -256,7 +261,7 @@ MUTANTS: dict[str, tuple[str, tuple[Any, str, Plant]]] = {
         (PrivacyBudget, "binding_delta", lambda _: property(lambda self: max(self.deltas))),
     ),
     "exchange: honest agents are said to lie": ("laws", (Lies, "falsified", _blames)),
-    "exchange: messages are thought younger": ("laws", (Rules, "staleness", _younger)),
+    "exchange: messages are thought younger": ("laws", (StepScheduler, "begin", _younger)),
     "exchange: late messages take effect": ("laws", (Uplink, "__init__", _accepts_late)),
     "exchange: copies take effect": ("laws", (Uplink, "_refusal", _accepts_copies)),
     "network: messages take half of their time": (

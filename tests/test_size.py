@@ -35,11 +35,11 @@ LINES = {
     "coordinator": 238,
     "coordinator/environment": 1435,
     "coordinator/idle": 417,
-    "coordinator/kernel": 2993,
+    "coordinator/kernel": 3000,
     "coordinator/logged": 680,
     "coordinator/runtime": 1089,
     "execution": 2663,
-    "fast": 2620,
+    "fast": 2622,
     "figures": 1496,
     "figures/kinds": 931,
     "figures/page": 1659,
@@ -75,7 +75,7 @@ LINES = {
     "workers": 1982,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 87265, "no room": 43690, "modules": 606}
+MOST = {"all": 87265, "no room": 43694, "modules": 606}
 
 
 @cache

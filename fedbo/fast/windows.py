@@ -125,7 +125,9 @@ class Windows:
         if not self._synchronous:
             return _MOST + 1
         left = _MOST + 1 if self._k is None else self._k - rounds.messages
-        return max(1 if rounds.deadline_passed else min(left, len(rounds.missing)), 1)
+        if rounds.deadline_passed:
+            left = min(left, rounds.least - rounds.messages)
+        return max(min(left, len(rounds.missing)), 1)
 
     def _carry_out(self, count: int) -> int:
         """Carry out the planned events up to the first that is not for a window; take the others back. Return their number."""
@@ -349,7 +351,7 @@ class Windows:
         """Close the round, and answer all that have reported, in columns."""
         state, queue, columns, server = self._core.state, self._queue, self._columns, self._core.server
         rounds, now = state.rounds, queue.time
-        if not self._core.exchange.should_close(rounds) and not rounds.is_overdue:
+        if not self._core.exchange.should_close(rounds) and not (rounds.deadline_passed and rounds.may_be_overdue):
             return []
         recipients, number = recipients_of(rounds, synchronous=True), rounds.number
         numbers, payloads = np.array(recipients, np.int64), dict[int, Payload]()

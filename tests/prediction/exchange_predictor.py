@@ -23,6 +23,7 @@ class Agent:
     def __init__(self, number: int) -> None:
         self.number, self.step, self.left = number, 0, 0.0
         self.working = self.ready = self.waiting = self.ended = self.away = False
+        self.awaited = 0.0
         self.pace, self.held, self.cuts, self.since, self.turn = 1.0, 0, 0, 0.0, 0
         self.begun, self.untold = False, list[tuple[str, Any]]()  # what has begun while it was idle, and by what
         self.base: dict[int, int] = {}
@@ -37,7 +38,7 @@ class Prediction:
 
     def __init__(self, world: World) -> None:
         self.world, self.lines, self.now, self.count = world, list[Line](), 0.0, 0
-        self.roundnts = [Agent(number) for number in range(world["agents"])]
+        self.agents = [Agent(number) for number in range(world["agents"])]
         self.heap: list[tuple[float, int, bool, Callable[[], None]]] = []
         self.waits = world["mode"] in ("barrier", "deadline", "first_k")
         self.idles = self.waits and world["choose"] is not None
@@ -56,13 +57,12 @@ class Prediction:
         for fault in self.world["faults"]:
             if "at" in fault:
                 self.after(fault["at"], lambda fault=fault: self.strike(fault), counts=False)
-        for agent in self.roundnts:
+        for agent in self.agents:
             if self.world["days"][agent.number]:
                 self.after(self.world["days"][agent.number][1], lambda agent=agent: self.leave(agent), counts=False)
-        if self.world["mode"] == "deadline":
-            self.time_round()
+        self.time_round()
         self.missing |= (first := set(self.enlist(0)))
-        for agent in self.roundnts:
+        for agent in self.agents:
             if not self.idles or agent.number in first:
                 self.begin(agent)
         while self.heap and (self.active or any(counts for _, _, counts, _ in self.heap)):
@@ -104,7 +104,7 @@ class Prediction:
             self.say("done", agent.number, step)
             agent.ended = True
         elif self.waits:
-            agent.waiting = True
+            agent.waiting, agent.awaited = True, math.inf
         else:
             self.go_on(agent)
 
@@ -215,17 +215,17 @@ class Prediction:
         elif mode == "buffered":
             closes = self.effective >= self.world["k"] or (bool(self.buffer) and not self.active)
         elif self.reported:
-            closes = not self.missing or (mode == "deadline" and self.over and self.effective > 0)
+            closes = not self.missing or (self.over and self.effective >= self.world["least"])
             closes = closes or (mode == "first_k" and self.effective >= self.world["k"])
         if closes:
             self.close()
 
     def enlist(self, number: int) -> list[int]:
         """Ask idle agents: of those that are not known to be away, or of all of them where there is no other."""
-        idle = [agent for agent in self.roundnts if self.idles and not agent.ended and agent.number not in self.active]
+        idle = [agent for agent in self.agents if self.idles and not agent.ended and agent.number not in self.active]
         there = [agent.number for agent in idle if not agent.away] or [agent.number for agent in idle]
         asked = sorted(self.world["choose"](there, number)) if there else []
-        for agent in (self.roundnts[one] for one in asked):
+        for agent in (self.agents[one] for one in asked):
             for kind, _ in agent.untold:
                 self.say(kind, agent.number, 0)
             agent.untold.clear()
@@ -235,7 +235,7 @@ class Prediction:
     def rest(self, agents: set[int]) -> None:
         """Let agents idle whose messages have come."""
         for number in agents:
-            self.roundnts[number].waiting = False
+            self.agents[number].waiting = False
         self.active -= agents
         self.reported = self.reported - agents
 
@@ -243,7 +243,7 @@ class Prediction:
         self.rest(set(reported))
         asked = self.enlist(number + 1) if number < self.world["iterations"] else []
         for agent in asked:
-            self.roundnts[agent].waiting = True
+            self.agents[agent].waiting = True
         return asked
 
     def close(self) -> None:
@@ -255,13 +255,15 @@ class Prediction:
         self.round = number + 1
         self.reported, self.buffer, self.effective, self.over = set(), [], 0, False
         for agent in answered:
-            self.answer(self.roundnts[agent], number, 0, self.roundnts[agent].begun)
+            self.agents[agent].awaited = number
+            self.answer(self.agents[agent], number, 0, self.agents[agent].begun)
         if self.waits:
-            self.missing |= {agent for agent in answered if not self.roundnts[agent].away}
-        if self.world["mode"] == "deadline":
-            self.time_round()
+            self.missing |= {agent for agent in answered if not self.agents[agent].away}
+        self.time_round()
 
     def time_round(self) -> None:
+        if not (self.world["mode"] == "deadline" or (self.world["mode"] == "first_k" and self.world["limited"])):
+            return
         number = self.round
 
         def up() -> None:
@@ -290,7 +292,7 @@ class Prediction:
         if attempt + 1 < self.world["attempts"]:
             return self.answer(agent, number, attempt + 1, holds)
         self.say("missed", agent.number, number, attempt + 1)
-        if agent.waiting:
+        if agent.waiting and number >= agent.awaited:  # not by a late copy of an answer that was given up
             self.go_on(agent)
 
     def deliver(self, agent: Agent, number: int, attempt: int, holds: bool) -> None:
@@ -305,7 +307,7 @@ class Prediction:
         agent.heard.add(number)
         if holds:
             self.say("delivered", agent.number, number)
-        if agent.waiting:
+        if agent.waiting and number >= agent.awaited:  # not by a late copy of an answer that was given up
             self.go_on(agent)
 
     # Faults and absences
@@ -330,7 +332,7 @@ class Prediction:
             self.after(fault["duration"], self.come_up, counts=False)
             return
         begins = {"hang": "hung", "slow": "slowed", "partition": "cut"}[kind]
-        for agent in (self.roundnts[number] for number in fault["agents"]):
+        for agent in (self.agents[number] for number in fault["agents"]):
             if agent.ended and not (kind == "partition" and agent.under_way):
                 continue
             self.tell_begin(begins, agent, fault)

@@ -57,7 +57,7 @@ def draw_exchange(seed: int) -> World:
         lasts = {"at": rng.uniform(0.0, 1.3 * span), "duration": rng.uniform(0.1, 4.0)}
         whom = {} if kind == "coordinator" else {"agents": some()}
         faults.append({"kind": kind, **whom, **lasts, **({"factor": rng.uniform(1.1, 4.0)} if kind == "slow" else {})})
-    idle = random.Random(f"idle {seed}")
+    idle, more = random.Random(f"idle {seed}"), random.Random(f"more {seed}")
     world: World = {
         "seed": seed,
         "agents": agents,
@@ -74,12 +74,16 @@ def draw_exchange(seed: int) -> World:
         "k": rng.randint(1, agents),
         "late": rng.choice(["drop", "carry"]),
         "length": rng.uniform(0.5, 3.0),
+        "least": 1,
+        "limited": more.random() < 0.5,
         "bound": rng.choice([None, None, rng.randint(0, 2)]),
         "days": [(day := rng.uniform(3.0, 8.0), rng.uniform(0.4, 0.9) * day) if rng.random() < 0.25 else None] * agents,
         "faults": faults,
         "choose": None,
         "rows": idle.random() < 0.25,
     }
+    if world["mode"] == "deadline":
+        world["least"] = more.choice([1, 2, 3])
     if idle.random() < 0.7:
         world["choose"] = _Chooser(seed, idle.choice([0.3, 0.6, 1.0]))
         if idle.random() < 0.7:
@@ -107,8 +111,8 @@ def exchange_run(world: World) -> list[LoggedEvent]:
         "immediate": lambda: Immediate(staleness),
         "buffered": lambda: Buffered(world["k"], staleness),
         "barrier": lambda: Barrier(staleness),
-        "deadline": lambda: Deadline(world["length"], **late),
-        "first_k": lambda: FirstK(world["k"], **late),
+        "deadline": lambda: Deadline(world["length"], minimum=world["least"], **late),
+        "first_k": lambda: FirstK(world["k"], length=world["length"] if world["limited"] else None, **late),
     }[world["mode"]]()
     if world["choose"] is not None and exchange.is_synchronous:
         exchange = replace(exchange, selection=world["choose"].selection)

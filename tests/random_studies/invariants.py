@@ -130,7 +130,7 @@ def _answers(run: RunTables) -> Iterator[str]:
     """Check that rounds and buffers close in their order, and that an answer reaches an agent once, after its close."""
     closed = 0
     heard: set[tuple[int, int]] = set()
-    waits = run.exchange.is_synchronous or run.exchange.k is not None
+    waits = run.exchange.is_synchronous or getattr(run.exchange, "k", None) is not None
     for event in run.of("round", "delivered"):
         if event["kind"] == "round":
             if event["round"] != closed or not waits:

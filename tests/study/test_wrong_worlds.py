@@ -101,7 +101,7 @@ WRONG: list[tuple[str, str]] = [
     ("[exchange]\nmode = 'deadline'\nlength = 0", "[exchange] length = 0: must be above 0"),
     ("[exchange]\nmode = 'deadline'\nlate = 'later'", "[exchange] late = 'later': no late 'later'; available: carry, drop"),
     ("[exchange]\nmode = 'deadline'\nk = 3",
-     "[exchange] k = 3: no such key; available: late, length, mode, selection, staleness"),
+     "[exchange] k = 3: no such key; available: late, length, minimum, mode, selection, staleness"),
     ("[exchange]\nmode = 'first_k'\nk = 5",
      "[exchange] k = 5: must be at most 4, the number of agents that optimise"),
     ("[exchange]\nmode = 'buffered'",

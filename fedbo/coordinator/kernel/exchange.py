@@ -70,7 +70,8 @@ class Rounds:
     - `left`: whether an agent has left since the last answer, where the method waits for others.
     - `unmasking`: how long the answers of the last round waited for the shares that unmask its sum.
     - `deadline_passed`: whether the open round has reached its maximum length.
-    - `is_heard`: whether a message took effect in the open round, or none is expected, so that it may close at its deadline.
+    - `is_heard`: whether a message took effect in the open round, or none is expected; `least` that many must, so that it may
+      close at its deadline.
     """
 
     number: int = 0
@@ -85,14 +86,15 @@ class Rounds:
     unmasking: float = 0.0
     deadline_passed: bool = False
     is_heard: bool = False
+    least: int = 0
 
     @property
-    def is_overdue(self) -> bool:
-        """Check whether the open round closes because its maximum length is over.
+    def may_be_overdue(self) -> bool:
+        """Check whether the open round closes once its maximum length is over.
 
         A message that takes no effect, of an earlier round above all, does not end a round for those that it asks.
         """
-        return self.deadline_passed and self.is_heard and bool(self.reported)
+        return self.is_heard and self.messages >= self.least and bool(self.reported)
 
     def close(self, now: float) -> None:
         """Open the next round."""
@@ -117,10 +119,6 @@ class Exchange(Protocol):
 
     @property
     def is_synchronous(self) -> bool: ...
-
-    @property
-    def k(self) -> int | None:
-        """Return the number of messages that close a round or fill a buffer; None without one."""
 
     @property
     def accepts_late(self) -> bool:
@@ -176,6 +174,8 @@ class InRounds:
     """Messages after which a round closes."""
     length: float | None = None
     """Units of time after which a round closes."""
+    minimum: int = 1
+    """Messages without which a round goes on beyond its length."""
     late: str = "carry"
     """Whether late messages are dropped or take effect in the open round."""
     oldest: int | None = None
@@ -204,6 +204,8 @@ class InRounds:
         """
         if self.k is not None:
             return "the first k messages keep others out"
+        if self.minimum > 1:
+            return "a round that waits for a least number of messages shows how many were sampled"
         if self.length is None:
             return "" if sampling in ("poisson", "fixed") else f"nothing is known of sampling '{sampling}'"
         if sampling != "poisson":
@@ -248,6 +250,7 @@ class Barrier(InRounds):
 class Deadline(InRounds):
     """Rounds of bounded length: one closes when no agent is missing, or after `length` with those that have reported.
 
+    It goes on beyond that until `minimum` messages have taken effect, one by default.
     A message that comes later is dropped, or takes effect in the open round, as `late` says; its sender waits for that one.
     """
 
@@ -256,6 +259,7 @@ class Deadline(InRounds):
     late: Annotated[str, OneOf(LATE)] = "drop"
     staleness: Staleness = Staleness()
     selection: Selection = Selection()
+    minimum: Annotated[int, Ge(1)] = 1
 
     def __post_init__(self) -> None:
         check(self)
@@ -265,6 +269,7 @@ class Deadline(InRounds):
 class FirstK(InRounds):
     """Over-selection: a round closes with its first `k` messages; the others are late, as under a deadline.
 
+    With a `length` it also closes after that, with those that have reported.
     With `oldest` it also waits for agents whose message would otherwise be older than so many rounds (Chang et al. 2016's
     partial barrier with bounded delay): 0 waits for all that have begun.
     """
@@ -275,6 +280,7 @@ class FirstK(InRounds):
     staleness: Staleness = Staleness()
     selection: Selection = Selection()
     oldest: Annotated[int, Ge(0)] | None = None
+    length: Annotated[float, Gt(0)] | None = None
 
     def __post_init__(self) -> None:
         check(self)

@@ -47,11 +47,11 @@ class Server:
         self._bytes, self._ones = sizer(rules.download, rules.receipt.more_down), np.ones(rules.problem.n_agents)
         self._fault = None if rules.download is None else checker(rules.download)
         self._synchronous, self._is_constant = rules.is_synchronous, rules.exchange.staleness.is_constant
-        self._oldest, self._idles = rules.exchange.oldest, rules.idles
+        self._oldest, self._idles, self._minimum = rules.exchange.oldest, rules.idles, getattr(rules.exchange, "minimum", 1)
         self._participants = np.array(sorted(rules.participants) if self._idles else (), dtype=np.int64)
         self._waiting = isinstance(rules.algorithm, Waiting)
         self._method, self._should_close = rules.algorithm, rules.exchange.should_close
-        self.tells = rules.is_synchronous or rules.exchange.k is not None  # the log of rounds and buffers, not of each answer
+        self.tells = rules.is_synchronous or getattr(rules.exchange, "k", None) is not None  # of rounds and buffers
 
     @property
     def is_plain(self) -> bool:
@@ -113,7 +113,7 @@ class Server:
             self._rest(rounds, rounds.reported)
             rounds.reported = set()
             return []
-        closes = self._should_close(rounds) or rounds.is_overdue
+        closes = self._should_close(rounds) or (rounds.deadline_passed and rounds.may_be_overdue)
         closes = closes and (self._oldest is None or not self._stays_open(state, self._oldest))
         # A buffer that can no longer be filled, because everybody waits, is answered as it is.
         stuck = bool(rounds.buffer) and not closes and rounds.active <= rounds.waiting.keys()
@@ -248,6 +248,7 @@ class Server:
         rounds.missing.difference_update([record.number for record in records if record.known_offline])
         # A round that asks nobody waits for no message beyond its deadline, unless dummies hide who was asked.
         rounds.deadline_passed, rounds.is_heard = False, not chosen and not self._rules.sends_dummies
+        rounds.least = self._minimum if chosen and self._minimum > 1 else 0
         return [] if exchange.deadline is None else [After(exchange.deadline + rounds.unmasking, RoundDeadline(rounds.number))]
 
 

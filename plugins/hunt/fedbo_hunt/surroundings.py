@@ -116,11 +116,11 @@ def draw_exchange(draws: Draws, targets: int, private: bool) -> Table:
     if mode in ("buffered", "first_k"):
         table["k"] = draws.whole(1, targets)
     if mode == "deadline":
-        table["length"] = draws.number(0.2, 6.0)
+        table |= {"length": draws.number(0.2, 6.0), **draws.keep(0.3, minimum=draws.whole(1, targets))}
     if mode in ("deadline", "first_k"):
         table |= draws.keep(0.6, late=draws.one_of("drop", "carry"))
     if mode == "first_k":
-        table |= draws.keep(0.3, oldest=draws.whole(0, 3))
+        table |= draws.keep(0.3, oldest=draws.whole(0, 3)) | draws.keep(0.3, length=draws.number(0.2, 6.0))
     weight = draws.one_of("constant", "polynomial", "exponential", "hinge")
     staleness: Table = {"weight": weight, **draws.keep(0.3, bound=draws.whole(0, 4))}
     if weight != "constant":

@@ -20,6 +20,7 @@ from fedbo.study.study import load_study
 from fedbo.surrogates.acquisition import expected_improvement, prediction
 from fedbo.surrogates.draws import value
 from fedbo.surrogates.gp import predict
+from fedbo.surrogates.posterior import observed_means
 
 FAILING = {"name": "python_function", "function": "test_beliefs:failing", "low": [0.0], "high": [1.0], "agents": 2}
 STUDY: dict[str, Any] = {
@@ -54,7 +55,7 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[int, int], tuple[np.nda
         at = to_coordinates(grid(state.u.shape[1]), state.axes or self.coordinates)
         if isinstance(self, GP):
             mean, variance = predict(acquired, at)
-            best = predict(acquired, acquired.x)[0].max()
+            best = observed_means(acquired).max()
             found[streams.owner, streams.step] = (mean, variance**0.5, expected_improvement(prediction(acquired, at), best)[0])
         else:
             mean, variance = predict(self.posterior(state), at)

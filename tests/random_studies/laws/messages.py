@@ -113,7 +113,7 @@ class MessageCauses:
         need(not {"arrived", "late"} & {*self.fate[key]}, f"message {key} took effect twice")
         detained = any(isinstance(fault, Duplication) for fault in self.plan) or self.replays(key[0])
         need(detained or "given up" not in self.fate[key], "a message took effect that had been given up")
-        if self.run.exchange.is_synchronous or self.run.exchange.k is not None:
+        if self.run.exchange.is_synchronous or getattr(self.run.exchange, "k", None) is not None:
             passed = self.rounds - self.base[key]
             need(record.staleness == passed, f"message {key} is {record.staleness} rounds old, and {passed} have closed")
         self.fate[key].append("arrived")

@@ -27,7 +27,7 @@ class RoundCauses:
         self.committed: set[int] = set()
         self.quiet: set[int] = set()
         self.sending: dict[int, int] = {}
-        self.k = getattr(self.exchange, "k", None)
+        self.k, self.least = getattr(self.exchange, "k", None), getattr(self.exchange, "minimum", 1)
         asks_all = self.exchange.selection.who == "all" and not isinstance(algorithm, Private)
         self.follows = isinstance(self.exchange, InRounds) and self.exchange.oldest is None and asks_all
 
@@ -70,7 +70,7 @@ class RoundCauses:
         everybody = self._present() <= self.committed | self.quiet
         limit = self.exchange.deadline
         enough = self.k is not None and self.came >= self.k
-        return everybody or enough or (limit is not None and self.came > 0 and now >= self.opened + limit - NEAR)
+        return everybody or enough or (limit is not None and self.came >= self.least and now >= self.opened + limit - NEAR)
 
     def _must(self, now: float) -> bool:
         """Return whether the round should have closed before now; agents whose last message is on its way count as missing."""
@@ -82,7 +82,7 @@ class RoundCauses:
         everybody = self._present() <= self.committed and not under_way and not sits_out
         limit = self.exchange.deadline
         enough = self.k is not None and self.came >= self.k
-        return everybody or enough or (limit is not None and self.came > 0 and now > self.opened + limit + NEAR)
+        return everybody or enough or (limit is not None and self.came >= self.least and now > self.opened + limit + NEAR)
 
     def rest(self, now: float) -> None:
         """Check that no round was due to close before the time moved on to `now`."""

@@ -67,7 +67,7 @@ LINES = {
     "sites": 6547,
     "stopping": 475,
     "study": 4518,
-    "surrogates": 2548,
+    "surrogates": 2555,
     "surrogates/compiled": 2708,
     "templates": 1,
     "testing": 879,
@@ -75,7 +75,7 @@ LINES = {
     "workers": 1982,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 87265, "no room": 43694, "modules": 606}
+MOST = {"all": 87265, "no room": 43701, "modules": 606}
 
 
 @cache

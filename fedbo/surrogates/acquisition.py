@@ -22,6 +22,7 @@ TINY = 1e-300
 FAR = -1e4  # standard deviations below the best, from where the tail's first term is enough
 EVERYWHERE, NEAR = 512, 64  # candidates everywhere, and about each of the best points; twice as many find hardly more
 MANY = 40  # observations from which on there are so many, and proportionally fewer with fewer: there are fewer peaks then
+BATCHED = 80  # observations from which on BLAS evaluates the candidates together in less time than compiled code one by one
 BEST = 4  # points about which there are candidates
 WIDTHS = (1e-3, 0.3)  # least and largest standard deviation of those about a point
 CLIMBS, FEWEST, STEPS = 8, 3, 60  # most and fewest climbs from either kind of candidates, and steps of each
@@ -153,9 +154,15 @@ def maximise_criterion(posterior: Posterior, criterion: Criterion, rng: np.rando
     widths = np.exp(rng.uniform(log(WIDTHS[0]), log(WIDTHS[1]), (len(centres), count, 1)))
     near = centres[:, None] + widths * rng.standard_normal((len(centres), count, dim))
     points = np.concatenate([far, np.clip(near, 0.0, 1.0).reshape(-1, dim)])
-    limits, place = (len(far), climbs, STEPS), np.empty(dim)
+    split, is_sound = len(far), True
+    if len(posterior.x) >= BATCHED:
+        values = criterion_values(posterior, criterion, points)
+        is_sound = bool(np.isfinite(values).all())
+        kinds = np.argsort(-values[:split], kind="stable"), split + np.argsort(-values[split:], kind="stable")
+        points, split = points[np.concatenate([kind[:climbs] for kind in kinds])], climbs
+    limits, place = (split, climbs, STEPS), np.empty(dim)
     value = _compiled().climb(process(posterior), _standard(posterior, criterion), _cube(dim), points, limits, place)
-    if not isfinite(value):
+    if not (is_sound and isfinite(value)):
         raise ValueError("the acquisition has values that are not finite")
     scale = posterior.hyper.scale
     return place, posterior.hyper.offset + scale * value if criterion.bounding else log(scale) + value  # in native units

@@ -24,7 +24,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np  # noqa: E402
 import numpy.typing as npt  # noqa: E402
-from scale import study  # noqa: E402
+from scale import published, study  # noqa: E402
 
 from fedbo.algorithms.base import Problem  # noqa: E402
 from fedbo.algorithms.catalog import entry  # noqa: E402
@@ -49,9 +49,8 @@ ALONE = ("gp_ei", "ts")
 
 def row(name: str, given: argparse.Namespace, iterations: int) -> float:
     """Give the microseconds of a row of a run, from the states of agents to the tables."""
-    document = study(given.agents, iterations, 100, given.mode, {"kind": "inline"})
-    if name != PUBLISHED:
-        document["algorithm"] = [METHODS[name]]
+    algorithm = published(100, given.mode) if name == PUBLISHED else METHODS[name]
+    document = study(given.agents, iterations, algorithm, given.mode, {"kind": "inline"})
     with tempfile.TemporaryDirectory() as folder:
         (run,) = runs(load_study(document), Path(folder))
         begun = time.process_time()

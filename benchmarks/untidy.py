@@ -26,7 +26,7 @@ from statistics import median
 from typing import Any
 
 import pyarrow.parquet as pq
-from scale import study
+from scale import published, study
 
 import fedbo
 from fedbo.commands.new import Kind, new
@@ -73,7 +73,8 @@ def document(name: str, agents: int, iterations: int) -> Document:
     """Describe the study of a case."""
     idle = name.startswith("idle")
     size = (_MORE * agents, _ROUNDS * iterations) if idle else (agents, iterations)
-    plain = study(*size, 100, "barrier", {"kind": "inline"}, share=_SHARE if idle else 1.0) | {"agents": {"initial": 1}}
+    share, algorithm = _SHARE if idle else 1.0, published(100, "barrier")
+    plain = study(*size, algorithm, "barrier", {"kind": "inline"}, share) | {"agents": {"initial": 1}}
     found = plain | CASES[name][0]
     if "objective" in CASES[name][0]:
         found["objective"] = {**found["objective"], "agents": size[0]}

@@ -160,9 +160,7 @@ CRASHES = [{"kind": "crash", "rate": 0.2, "restart": 2.0}]
 
 
 @pytest.mark.parametrize("change", [{}, {"fault": CRASHES}, {"availability": MARKOV}], ids=["end", "crashes", "absences"])
-def test_what_had_not_ended_is_in_the_fit(
-    change: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_had_not_ended_is_in_the_fit(change: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Estimates are within four standard errors of the truth; without what had not ended, durations are 1.2 to 1.6."""
     run_study(load_study({**CUT, **change}), tmp_path / "run")
     kinds = pq.read_table(tmp_path / "run" / "events.parquet")["kind"].to_pylist()

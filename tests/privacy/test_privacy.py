@@ -750,6 +750,12 @@ def test_without_dummy_messages_it_would_be_seen(mode: Exchange) -> None:
     assert any(not (never == always == other) for _, (never, always, other) in flips(mode, dummies=False))
 
 
+def test_a_round_that_waits_for_a_least_number_of_messages_claims_no_gain() -> None:
+    """Dummies hide under a deadline who was asked; how long a round lasts tells of it where only messages are counted."""
+    assert not Deadline(1.5).reveals("poisson")
+    assert "shows how many were sampled" in Deadline(1.5, minimum=2).reveals("poisson")
+
+
 @pytest.mark.parametrize(
     "fault",
     [Loss(EVERYBODY, 0.3), NetworkPartition(EVERYBODY, rate=0.3, duration=0.5), Restart(rate=0.3, duration=0.3)],

@@ -23,7 +23,7 @@ export PYTHONDONTWRITEBYTECODE :=
 run: $(VENV)/compiled  ## run the main job: thirty agents tune a classifier together
 	$(BIN)/fedbo run examples/digits.toml
 
-test: $(VENV)/ready $(VENV)/compiled  ## pass the tests, in about four minutes on two cores
+test: $(VENV)/ready $(VENV)/compiled  ## pass the tests, in about six minutes on two cores
 	$(MAKE) --no-print-directory --jobs 3 with-ray half-1 half-2
 
 test-long: $(VENV)/ready $(VENV)/compiled $(VENV)/docs  ## pass those that are left out otherwise, in some hours: more worlds, kills and seeds, and an hour of random studies

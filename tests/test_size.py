@@ -46,7 +46,7 @@ LINES = {
     "figures/reports": 783,
     "lab": 1,
     "lab/benchmarking": 1069,
-    "lab/fork": 1188,
+    "lab/fork": 1189,
     "lab/papers": 1337,
     "lab/tabulation": 838,
     "lab/twins": 2135,
@@ -75,7 +75,7 @@ LINES = {
     "workers": 1982,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 87265, "no room": 43701, "modules": 606}
+MOST = {"all": 87266, "no room": 43701, "modules": 606}
 
 
 @cache

@@ -106,7 +106,8 @@ def _exchange(before: Core, after: Core, queue: EventQueue, now: float) -> list[
     switches = before.rules.is_synchronous != after.rules.is_synchronous
     if switches:
         _change_waiting(after, queue, now)
-    rounds.deadline_passed = False
+    least = getattr(after.exchange, "minimum", 1)
+    rounds.deadline_passed, rounds.least = False, least if least > 1 else 0
     effects = list[Effect]()
     if deadline is not None and after.rules.upload is not None:
         effects.append(After(max(0.0, rounds.opened + deadline - now), RoundDeadline(rounds.number)))

@@ -41,7 +41,7 @@ def cut_again(drawn: Array, values: Array, ended: Flags, rng: np.random.Generato
     """
     if ended.all():
         return drawn, np.ones(drawn.shape, dtype=bool)
-    times, is_cut, before, after = (one[0] for one in survival(values[None], ~ended[None]))
+    times, is_cut, _, after = (one[0] for one in survival(values[None], ~ended[None]))
     left = np.append(1.0, after[is_cut])  # of no cut yet, after so many of them
     begun = left[np.searchsorted(times[is_cut], values, side="right")]
     level = begun * rng.random(drawn.shape)

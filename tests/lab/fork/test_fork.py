@@ -247,6 +247,20 @@ def test_each_value_of_a_key_has_a_branch_that_is_the_fork_with_it_alone(
         fork_run(run, points_of(run, "3", None), ["exchange.mode=immediate", "exchange.mode=buffered"] * 2 + ["fault=[]"] * 2)
 
 
+def test_the_open_round_waits_for_as_many_messages_as_the_new_rule_says(tmp_path: Path) -> None:
+    """At 1.2 the first round of the run is open, whose messages come one after the other."""
+    fedbo.run({**STUDY, "agents": {"initial": 1}}, out=tmp_path / "run")
+    rules = ["exchange={mode = 'deadline', length = 0.1}", "exchange={mode = 'deadline', length = 0.1, minimum = 3}"]
+    fork = fedbo.fork(tmp_path / "run", 1.2, overrides=rules, out=tmp_path / "fork")
+    for branch, least in zip(fork.branches, (1, 3), strict=True):
+        for _, events in by_run(branch.events):
+            rows = [row for row in events.to_pylist() if row["kind"] in ("arrived", "round", "done", "absent")]
+            first = next(place for place, row in enumerate(rows) if row["kind"] == "round" and row["time"] > 1.2)
+            before = [row["kind"] for row in rows[:first]][::-1]
+            came = before[: before.index("round")] if "round" in before else before
+            assert came.count("arrived") >= least
+
+
 @pytest.mark.long
 def test_the_effect_is_told_by_when_the_change_comes(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "fork"

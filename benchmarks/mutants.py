@@ -29,6 +29,7 @@ import fedbo.privacy.budget
 import fedbo.privacy.ledger
 from fedbo.actors.agent import HostedAgent
 from fedbo.actors.remote import RayHosts, RemoteHost, got
+from fedbo.analysis import ledger_of_time
 from fedbo.coordinator.environment.lies import Lies
 from fedbo.coordinator.kernel.core import Core
 from fedbo.coordinator.kernel.event_queue import EventQueue
@@ -264,6 +265,10 @@ MUTANTS: dict[str, tuple[str, tuple[Any, str, Plant]]] = {
     "exchange: messages are thought younger": ("laws", (StepScheduler, "begin", _younger)),
     "exchange: late messages take effect": ("laws", (Uplink, "__init__", _accepts_late)),
     "exchange: copies take effect": ("laws", (Uplink, "_refusal", _accepts_copies)),
+    "ledger of time: what a crash made void is useful": (
+        "laws",
+        (ledger_of_time, "_steps", lambda before: lambda events: {**before(events), "broken": before(events)["late"]}),
+    ),
     "network: messages take half of their time": (
         "laws",
         (Network, "_delay", lambda before: lambda self, *given: 0.5 * before(self, *given)),

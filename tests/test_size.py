@@ -28,7 +28,7 @@ LINES = {
     "algorithms/components": 2577,
     "algorithms/learned_prior": 1211,
     "algorithms/private": 650,
-    "analysis": 3968,
+    "analysis": 4070,
     "commands": 1316,
     "commands/export": 250,
     "commands/watch": 402,
@@ -36,14 +36,14 @@ LINES = {
     "coordinator/environment": 1435,
     "coordinator/idle": 417,
     "coordinator/kernel": 3000,
-    "coordinator/logged": 680,
+    "coordinator/logged": 683,
     "coordinator/runtime": 1089,
     "execution": 2663,
     "fast": 2622,
     "figures": 1496,
-    "figures/kinds": 931,
+    "figures/kinds": 934,
     "figures/page": 1659,
-    "figures/reports": 783,
+    "figures/reports": 788,
     "lab": 1,
     "lab/benchmarking": 1069,
     "lab/fork": 1189,
@@ -72,10 +72,10 @@ LINES = {
     "templates": 1,
     "testing": 879,
     "tuning": 3021,
-    "workers": 1982,
+    "workers": 1983,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 87266, "no room": 43701, "modules": 606}
+MOST = {"all": 87380, "no room": 43811, "modules": 607}
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from fedbo.analysis.agent_states import STATES, state_intervals
 from fedbo.analysis.finished_run import FinishedRun, counted_tables, fault_names
 from fedbo.analysis.grouping import by_run, bytes_of, column_of, of_kinds, runs_by_algorithm, sent_down, sent_up
+from fedbo.analysis.ledger_of_time import LOST, LedgerOfTime
 from fedbo.analysis.records.records import Records
-from fedbo.analysis.timeline_bars import placements, queued_time
 from fedbo.analysis.traces import targets_of
 from fedbo.coordinator.logged.messages import LossReason
 
@@ -92,14 +92,22 @@ class Messages:
 class LifeTimes:
     """The mean times of a target from 0 to the end of its life (see `fedbo.analysis.agent_states`).
 
-    `evaluating` includes deciding. `queueing` is the part of its steps in which its evaluations waited for workers of a cluster
-    and none of them ran. `utilisation` is the share of `evaluating` in all five.
+    `evaluating` includes deciding, and is the sum of the four times after it. With `queueing`, `waiting`, `away` and `down` it
+    is the whole life. `utilisation` is its share of that.
     """
 
     utilisation: float
-    """Share of `evaluating` in the sum of all five times."""
+    """Share of `evaluating` in the whole time."""
     evaluating: float
     """Time of work on steps, deciding included, without pauses."""
+    useful: float
+    """Part of it that was not lost."""
+    lost_to_crashes: float
+    """Part of it that a crash, or an absence with `leaving = "lost"`, made void."""
+    lost_to_preemption: float
+    """Part of it that was lost with a worker."""
+    lost_to_lateness: float
+    """Part of it in steps whose message came too late or was refused."""
     queueing: float
     """Time in which all evaluations of a step waited for workers."""
     waiting: float
@@ -152,13 +160,14 @@ def trouble(result: FinishedRun) -> Records[Disruptions]:
 
 def trouble_by_agent(result: FinishedRun) -> Records[AgentTrouble]:
     """Measure the messages and the times of every agent, one row for each algorithm in each cell."""
-    found, (_, events), faults = list[AgentTrouble](), counted_tables(result), fault_names(result.study)
+    found, (observations, events), faults = list[AgentTrouble](), counted_tables(result), fault_names(result.study)
+    evaluated, nothing = dict(by_run(observations)), observations.slice(0, 0)
     for (cell, label), runs in runs_by_algorithm(events).items():
         facts: dict[int, list[dict[str, Any]]] = {}
-        for _, own in runs:
-            lives = _Lives(own)
+        for key, own in runs:
+            times = lifetimes(evaluated.get(key, nothing), own)
             for agent, part in _by_agent(own):
-                facts.setdefault(agent, []).append({**_messages(part, faults), **lives.times(np.array([agent]))})
+                facts.setdefault(agent, []).append({**_messages(part, faults), **times(np.array([agent]))})
         found += [AgentTrouble(cell=cell, algorithm=label, agent=agent, **_averaged(facts[agent])) for agent in facts]
     place = result.study.labels.index
     return Records("agents", AgentTrouble, sorted(found, key=lambda row: (row.cell, place(row.algorithm), row.agent)))
@@ -176,9 +185,10 @@ def disruptions(
     for (cell, label), runs in runs_by_algorithm(events).items():
         mine = targets.get(cell, np.zeros(0, dtype=np.int64))
         facts = [
-            {**_messages(own, faults), **_Lives(own).times(mine), "rounds": len(of_kinds(own, "round"))}
-            | _failures(evaluated.get(key, nothing), own, mine, (optimising or {}).get(cell, ()))
+            {**_messages(own, faults), **lifetimes(rows, own)(mine), "rounds": len(of_kinds(own, "round"))}
+            | _failures(rows, own, mine, (optimising or {}).get(cell, ()))
             for key, own in runs
+            for rows in [evaluated.get(key, nothing)]
         ]
         gaps = np.concatenate([np.diff(column_of(of_kinds(own, "round"), "time").astype(np.float64)) for _, own in runs])
         length = float(gaps.mean()) if len(gaps) else None
@@ -267,18 +277,18 @@ def cause_of(reason: LossReason | None, fault: int | None, faults: Sequence[str]
     return "not recorded" if reason is None else reason.replace("_", " ")
 
 
-class _Lives:
-    """The lives of the agents of one run."""
+def lifetimes(observations: Any, events: Any) -> Callable[[npt.NDArray[np.int64]], dict[str, float]]:
+    """Return the function of some agents of one run, `(n,)`, that returns their mean times by the names of `LifeTimes`."""
+    lived = state_intervals(events)
+    ledger = LedgerOfTime(lived, observations, events)
 
-    def __init__(self, events: Any) -> None:
-        self._lived, self._placed = state_intervals(events), placements(events)
+    def times(agents: npt.NDArray[np.int64]) -> dict[str, float]:
+        total = {state: lived.total(state, agents) for state in STATES} | ledger.times(agents)
+        total["evaluating"] -= total["queueing"]
+        total["useful"] = total["evaluating"] - sum(total[part] for part in LOST)
+        return {name: time / max(1, len(agents)) for name, time in total.items()}
 
-    def times(self, targets: npt.NDArray[np.int64]) -> dict[str, float]:
-        """Return the mean time of some agents in each state."""
-        mean = {state: self._lived.total(state, targets) / max(1, len(targets)) for state in STATES}
-        queued = sum(queued_time(self._placed, self._lived, int(agent)) for agent in targets) if len(self._placed) else 0.0
-        queued /= max(1, len(targets))
-        return {**mean, "evaluating": mean["evaluating"] - queued, "queueing": queued}
+    return times
 
 
 def _failures(observations: Any, events: Any, targets: npt.NDArray[np.int64], optimising: Any) -> dict[str, float]:

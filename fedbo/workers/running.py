@@ -171,7 +171,8 @@ class RunningEvaluations:
         for number, step, point in jobs:
             agent = state.agents[number]
             one, worker = agent.evaluations.running[step, point], agent.evaluations.running[step, point].worker
-            self._log.append(EvaluationPreempted(now, number, step, point, worker))
+            lost = 0.0 if one.held or checkpoint is not None else now - one.since
+            self._log.append(EvaluationPreempted(now, number, step=step, query=point, worker=worker, lost=lost))
             if one.held:
                 one.worker = -1
                 continue

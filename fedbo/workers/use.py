@@ -51,7 +51,7 @@ def _facts(events: Any, model: ClusterModel) -> dict[str, float]:
     end = float(column_of(events, "time").max())
     own = of_kinds(events, "placed", "released", "preempted")
     begun, waits, counts, used = dict[tuple[int, int, int], float](), list[float](), {"preempted": 0}, 0.0
-    for time, kind, agent, step, query, _, queued in listed_moves(own):
+    for time, kind, agent, step, query, _, queued, _ in listed_moves(own):
         job = (agent, step, query)
         if kind == "placed":
             waits.append(time - queued)

@@ -166,6 +166,27 @@ def test_times_and_utilisation_are_those_of_walking_through_the_log(troubled: Re
         assert 0 < row.utilisation < 1 and row.down > 0 and row.away > 0
 
 
+def test_what_was_lost_is_apart_from_useful_work_and_by_its_cause(tmp_path: Path) -> None:
+    """By hand: step 0 was forgotten, step 1 crashed after 2 and came too late after 3, step 2 lost a worker for 0.5."""
+    result = Result.open(write_run(tmp_path / "run", document(agents=1, iterations=2, replicates=1)))
+    row = {**result.observations.to_pylist()[0], "algorithm": "A", "query": 0}
+    rows = [{**row, "step": step, "started": begin, "finished": end, "error": error} for step, begin, end, error in
+            ((0, 0.0, 1.0, "forgotten in a crash"), (1, 5.0, 8.0, None), (2, 10.0, 11.0, None))]  # fmt: skip
+    worker = {"step": 2, "query": 0, "worker": 0}
+    life = [(0.0, "started", {"step": 0}), (1.0, "finished", {"step": 0}), (2.0, "started", {"step": 1}),
+            (4.0, "crashed", {"state": "lost"}), (5.0, "restarted"), (5.0, "started", {"step": 1, "again": True}),
+            (8.0, "finished", {"step": 1}), (8.0, "sent", {"step": 1}), (8.2, "late", {"step": 1}),
+            (8.5, "started", {"step": 2}), (8.5, "placed", {**worker, "queued_at": 8.5}),
+            (9.3, "preempted", {**worker, "lost": 0.5}), (10.0, "placed", {**worker, "queued_at": 9.3}),
+            (11.0, "released", worker), (11.0, "finished", {"step": 2}), (11.5, "rejected", {"step": 2, "reason": "given_up"}),
+            (12.0, "done")]  # fmt: skip
+    (found,) = disruptions(pa.Table.from_pylist(rows, result.observations.schema), log(life))
+    lost = found.lost_to_crashes, found.lost_to_preemption, found.lost_to_lateness
+    assert lost == pytest.approx((1.0 + 2.0, 0.5, 3.0)) and found.useful == pytest.approx(0.3 + 1.0)
+    assert found.evaluating == pytest.approx(7.8) and found.queueing == pytest.approx(0.7)
+    assert found.evaluating + found.queueing + found.waiting + found.away + found.down == pytest.approx(12.0)
+
+
 def test_messages_are_counted_by_their_fate(troubled: Result) -> None:
     rows = [row for row in troubled.events.to_pylist() if row["algorithm"] == "Together"]
 

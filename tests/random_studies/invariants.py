@@ -17,6 +17,7 @@ from fedbo.study.study import Study
 from tests.random_studies.laws.causes import causes
 from tests.random_studies.laws.cost import cost
 from tests.random_studies.laws.ledger import ledger
+from tests.random_studies.laws.lifetimes import lifetimes_sum_to_lives
 from tests.random_studies.laws.metrics import metrics
 from tests.random_studies.laws.placements import placements
 from tests.random_studies.laws.stopping import is_resumed, stopping_early
@@ -285,4 +286,5 @@ LAWS: tuple[Callable[[RunTables], Iterator[str]], ...] = (
     metrics,
     stopping_early,
     causes,
+    lifetimes_sum_to_lives,
 )

@@ -72,7 +72,9 @@ def _queueing_is_no_decision(result: Result) -> None:
     total = sum(getattr(rows[0], state) for state in ("evaluating", "queueing", "waiting", "away", "down"))
     queueing = sum(end - begin for _, begin, end in kinds["queueing"]) / 3
     widths = [patch.get_width() for patch in time.patches]
-    assert widths[1] == pytest.approx(100 * queueing / total) and rows[0].queueing == pytest.approx(queueing)
+    assert widths[4] == pytest.approx(100 * queueing / total) and rows[0].queueing == pytest.approx(queueing)
+    lost = sum(end - begin for _, begin, end in kinds["work lost"]) / 3
+    assert rows[0].lost_to_preemption == pytest.approx(lost) and widths[2] == pytest.approx(100 * lost / total)
 
 
 def test_short_bars_have_no_edges_and_no_seams(tmp_path: Path) -> None:

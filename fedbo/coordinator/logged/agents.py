@@ -171,13 +171,14 @@ class EvaluationReleased(NamedTuple):
 
 @logged_as("preempted")
 class EvaluationPreempted(NamedTuple):
-    """An evaluation leaves its worker before its end."""
+    """An evaluation leaves its worker before its end; `lost` is the time there in vain."""
 
     time: float
     agent: int
     step: int
     query: int
     worker: int
+    lost: float
 
 
 @logged_as("workers_joined")

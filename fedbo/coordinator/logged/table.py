@@ -82,6 +82,8 @@ class LoggedEvent(NamedTuple):
     """Name of a class of workers."""
     queued_at: Annotated[float | None, pa.float64()] = None
     """Time at which the evaluation entered the queue, or was preempted last."""
+    lost: Annotated[float | None, pa.float64()] = None
+    """Time on the worker of which the work is lost."""
     answering: Annotated[int | None, pa.int32()] = None
     """Agents that gave shares."""
     cohort: Annotated[int | None, pa.int32()] = None

@@ -63,7 +63,10 @@ def draw_growth(axes: Axes, result: Result, cell: int, label: str) -> Sequence[A
 
 
 STATE_STYLES: dict[str, dict[str, Any]] = {
-    "evaluating": {"facecolor": "#2C6AA0"},
+    "useful": {"facecolor": "#2C6AA0"},
+    "lost_to_crashes": {"facecolor": "#F2A65A", "hatch": "xxxx"},
+    "lost_to_preemption": {"facecolor": "#F6E3A8", "hatch": "...."},
+    "lost_to_lateness": {"facecolor": "#E9C46A"},
     "queueing": {"facecolor": "#C9B8DC", "hatch": "\\\\\\\\"},
     "waiting": {"facecolor": PALE},
     "away": {"facecolor": "#8A919C", "hatch": "////"},
@@ -194,7 +197,7 @@ def _stacked(axes: Axes, parts: Mapping[str, Array], known: Mapping[str, Mapping
             edge = {"edgecolor": "white", "linewidth": 0.6} if width > 0.02 * most else {"linewidth": 0}
             axes.barh([place], [width], left=[begin], height=0.66, **{**edge, **known[name]})
         left = left + part
-    return [Patch(label=name, edgecolor="white", **known[name]) for name, part in parts.items() if part.any()]
+    return [Patch(label=name.replace("_", " "), edgecolor="white", **known[name]) for name, part in parts.items() if part.any()]
 
 
 def _apart(rows: PanelRows) -> str:

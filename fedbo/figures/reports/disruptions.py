@@ -34,6 +34,10 @@ _COLUMNS: dict[str, Callable[[Any], str]] = {
     "bytes up": lambda row: _moved(row.bytes_up, row.bytes_arrived),
     "bytes down": lambda row: _moved(row.bytes_down, row.bytes_delivered),
     "busy": lambda row: f"{row.utilisation:.0%}",
+    "useful": lambda row: _number(row.useful),
+    "lost to crashes": lambda row: _number(row.lost_to_crashes or None),
+    "to preemption": lambda row: _number(row.lost_to_preemption or None),
+    "to lateness": lambda row: _number(row.lost_to_lateness or None),
     "queueing": lambda row: _number(row.queueing or None),
     "waiting": lambda row: _number(row.waiting or None),
     "away": lambda row: _number(row.away or None),
@@ -43,9 +47,10 @@ _COLUMNS: dict[str, Callable[[Any], str]] = {
     "forgotten": lambda row: _count(row.forgotten),
 }
 
-_RARE = ("lost to", "stale", "falsified", "queueing")  # columns that are shown where there is anything in them
-_OF_AGENTS = ("sent", "lost", "lost to", "late", "rejected", "stale", "falsified", "staleness", "busy", "queueing", "waiting",
-              "away", "down")  # fmt: skip
+_IN_VAIN = ("lost to crashes", "to preemption", "to lateness")
+_RARE = ("lost to", "stale", "falsified", *_IN_VAIN, "queueing")  # columns that are shown where there is anything in them
+_OF_AGENTS = ("sent", "lost", "lost to", "late", "rejected", "stale", "falsified", "staleness", "busy", "useful", *_IN_VAIN,
+              "queueing", "waiting", "away", "down")  # fmt: skip
 
 _WORKERS: dict[str, Callable[[Any], str]] = {
     "placed": lambda row: _count(row.placed),
@@ -91,7 +96,7 @@ def disruptions_table(result: Result, agents: bool = False) -> RenderableType:
     tables += _agent_tables(result) if agents else []
     tables += _worker_tables(result)
     unit = "seconds" if result.study.timing.clock == "wall" else "virtual time"
-    said = f"means over replicates; queueing, waiting, away and down: {unit} per optimising agent. "
+    said = f"means over replicates; useful to down: {unit} per optimising agent, which sum to its whole time. "
     said += "lost: in both directions. bytes: transmitted, with the share that arrived. "
     barren = [f"{row.algorithm} {row.barren:.3g}" for row in rows if row.barren]
     lacking = f"Agents without a successful evaluation: {', '.join(barren)}. " if barren else ""

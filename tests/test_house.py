@@ -38,6 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sites": ABOVE | {"privacy"},
     "stopping": ABOVE,
     "tuning": ABOVE | {"sites", "stopping"},
+    "optuna": CORE | {"analysis", "tuning"},
     "workers": ABOVE,
     "lab": ABOVE,
     "testing": ABOVE | {TOP},
@@ -92,6 +93,7 @@ WITHIN: dict[str, dict[str, str]] = {
     "sites": {".": ""},
     "stopping": {".": ""},
     "tuning": {".": ""},
+    "optuna": {".": ""},
     "workers": {".": ""},
     "testing": {".": ""},
     "lab": {

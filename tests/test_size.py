@@ -62,6 +62,7 @@ LINES = {
     "objectives/tables": 536,
     "objectives/tasks": 1951,
     "objectives/typed_spaces": 898,
+    "optuna": 527,
     "privacy": 3204,
     "settings": 1867,
     "sites": 6547,
@@ -71,11 +72,11 @@ LINES = {
     "surrogates/compiled": 2708,
     "templates": 1,
     "testing": 879,
-    "tuning": 3021,
+    "tuning": 2783,
     "workers": 1983,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 87380, "no room": 43811, "modules": 607}
+MOST = {"all": 87669, "no room": 43811, "modules": 610}
 
 
 @cache

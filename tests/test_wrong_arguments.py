@@ -21,8 +21,8 @@ import pytest
 import fedbo
 import fedbo.execution.runner
 import fedbo.tuning.tune
+from fedbo.optuna import Sampler
 from fedbo.tuning.evaluated import evaluated
-from fedbo.tuning.optuna_sampler import OptunaSampler
 from fedbo.tuning.ray_scheduler import RayScheduler
 from fedbo.tuning.ray_searcher import RaySearcher
 
@@ -144,20 +144,16 @@ def of_agents() -> Iterator[tuple[str, Any, Callable[[Path], object]]]:
     for value in NO_PATHS:
         yield "folder", value, lambda folder, value=value: fedbo.Agent(value, SPACE)
         yield "folder", value, lambda folder, value=value: fedbo.Meeting(value)
-        yield "folder", value, lambda folder, value=value: OptunaSampler(value, SPACE)
         yield "folder", value, lambda folder, value=value: RaySearcher(value, SPACE)
         yield "folder", value, lambda folder, value=value: RayScheduler(value, "asha", 9)
     for value in (5, None, {}, {"x": (1, 1)}, {"x": ["a", "a"]}):
         yield "space", value, lambda folder, value=value: fedbo.Agent(folder / "a", value)
-        yield "space", value, lambda folder, value=value: OptunaSampler(folder / "a", value)
         yield "space", value, lambda folder, value=value: RaySearcher(folder / "a", value or 5)
     for value in ("fts", None, {"algorithm": "fts"}, fedbo.Terms):
         yield "terms", value, lambda folder, value=value: fedbo.Agent(folder / "a", SPACE, value)
-        yield "terms", value, lambda folder, value=value: OptunaSampler(folder / "a", SPACE, value)
         yield "terms", value, lambda folder, value=value: RaySearcher(folder / "a", SPACE, value)
     for value in NOT_WHOLE:
         yield "number", value, lambda folder, value=value: fedbo.Agent(folder / "a", SPACE, fedbo.Terms("ts"), value)
-    yield "number", 1, lambda folder: OptunaSampler(folder / "a", SPACE, fedbo.Terms("ts"), 1)
     yield "number", 1, lambda folder: RaySearcher(folder / "a", SPACE, fedbo.Terms("ts"), 1)
     for value in ("/shared/meeting", 5, [], fedbo.Meeting):
         yield "meeting", value, lambda folder, value=value: fedbo.Agent(folder / "a", SPACE, meeting=value)
@@ -179,7 +175,11 @@ def of_agents() -> Iterator[tuple[str, Any, Callable[[Path], object]]]:
     yield "mode", "least", lambda folder: fedbo.Terms(mode="least")
     yield "mode", "least", lambda folder: RaySearcher(folder / "a", SPACE, mode="least")
     yield "metric", 5, lambda folder: RaySearcher(folder / "a", SPACE, metric=5)  # type: ignore[arg-type]
-    yield "independent", 5, lambda folder: OptunaSampler(folder / "a", SPACE, independent=5)  # type: ignore[arg-type]
+    yield "independent_sampler", 5, lambda folder: Sampler(independent_sampler=5)  # type: ignore[arg-type]
+    yield "agent", 5, lambda folder: Sampler(agent=5)  # type: ignore[arg-type]
+    for value in (-1, 0.5, True):
+        yield "seed", value, lambda folder, value=value: Sampler(seed=value)
+        yield "n_startup_trials", value, lambda folder, value=value: Sampler(n_startup_trials=value)
     for value in ("ash", 5, {"kind": "asha", "reduction": 1}):
         yield "stopping", value, lambda folder, value=value: RayScheduler(folder / "a", value, 9)
     for value in ("9", 1, 2.5, True):
@@ -300,7 +300,7 @@ def test_what_an_open_agent_is_told_is_checked(tmp_path: Path) -> None:
 
 
 def test_a_sampler_is_refused_for_several_objectives(tmp_path: Path) -> None:
-    sampler = OptunaSampler(tmp_path / "a", SPACE, fedbo.Terms("random"))
+    sampler = Sampler(agent=fedbo.Agent(tmp_path / "a", SPACE, fedbo.Terms("random")))
     study = optuna.create_study(directions=["minimize", "maximize"], sampler=sampler)
     with pytest.raises(fedbo.ArgumentError, match="has 2 objectives; use a study with one objective"):
         study.ask({"x": optuna.distributions.FloatDistribution(0.0, 1.0)})

@@ -1,4 +1,4 @@
-"""The log of an ask/tell agent: lines of JSON, each on disk before the call returns."""
+"""The log of an ask/tell agent: in memory, or lines of JSON, each on disk before the call returns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOG = "log.jsonl"
 
 
 class AskLog:
-    """The log in a folder, which one process at a time may open. Its first line is the `head`, which identifies the agent.
+    """What an agent was asked and told, in memory.
 
     - `entries`: entries found at opening.
     - `points`: every point by its token: its coordinates, its client, and the end of its lease.
@@ -33,28 +33,10 @@ class AskLog:
     - `metrics`: metrics by token, of points that were told with a dictionary.
     - `taken`: messages that the agent has processed, its own included.
     - `queued`: points to be asked next.
-
-    Raises DirectoryError when the log is of another agent, or another process has it open.
     """
 
-    def __init__(self, folder: Path, head: LogEntry) -> None:
-        atomic.make_folder(folder, PRIVATE)
-        self._folder, self._held, self._closed = folder, ExitStack(), False
-        self._held.enter_context(locked(folder))
-        weakref.finalize(self, self._held.close)  # at the latest when Python ends, before it takes modules apart
-        path = folder / LOG
-        self._file = atomic.open_log(path)
-        self._held.callback(os.close, self._file)
-        found, size = read_log(path)
-        os.ftruncate(self._file, size)
-        if found and found[0] != head:
-            self.close()
-            raise DirectoryError(f"'{folder}': {_difference(found[0], head)}")
-        self._sum = hashlib.sha256()
-        self._sums = [self._added(line) for line in path.read_bytes()[:size].splitlines(keepends=True)]
-        if not found:
-            self._write(head)
-        self.entries = found[1:]
+    def __init__(self) -> None:
+        self.entries: list[LogEntry] = []
         self.points: dict[str, LogEntry] = {}
         self.told: dict[str, float | None] = {}
         self.metrics: dict[str, dict[str, float | None]] = {}
@@ -63,8 +45,7 @@ class AskLog:
         self.queued: list[list[float]] = []
 
     def append(self, entry: LogEntry) -> None:
-        """Write an entry to disk and note it; OSError when the disk is full."""
-        self._write(entry)
+        """Note an entry, which a stored log writes to disk before; OSError when the disk is full."""
         self.note(entry)
 
     def note(self, entry: LogEntry) -> None:
@@ -109,6 +90,41 @@ class AskLog:
             if mine or ran_out:
                 found.append(token)
         return found
+
+    def close(self) -> None:
+        """Close the log. May be called repeatedly."""
+
+
+class StoredLog(AskLog):
+    """The log in a folder, which one process at a time may open. Its first line is the `head`, which identifies the agent.
+
+    Raises DirectoryError when the log is of another agent, or another process has it open.
+    """
+
+    def __init__(self, folder: Path, head: LogEntry) -> None:
+        super().__init__()
+        atomic.make_folder(folder, PRIVATE)
+        self._folder, self._held, self._closed = folder, ExitStack(), False
+        self._held.enter_context(locked(folder))
+        weakref.finalize(self, self._held.close)  # at the latest when Python ends, before it takes modules apart
+        path = folder / LOG
+        self._file = atomic.open_log(path)
+        self._held.callback(os.close, self._file)
+        found, size = read_log(path)
+        os.ftruncate(self._file, size)
+        if found and found[0] != head:
+            self.close()
+            raise DirectoryError(f"'{folder}': {_difference(found[0], head)}")
+        self._sum = hashlib.sha256()
+        self._sums = [self._added(line) for line in path.read_bytes()[:size].splitlines(keepends=True)]
+        if not found:
+            self._write(head)
+        self.entries = found[1:]
+
+    def append(self, entry: LogEntry) -> None:
+        """Write an entry to disk and note it; OSError when the disk is full."""
+        self._write(entry)
+        super().append(entry)
 
     def _write(self, entry: LogEntry) -> None:
         if self._closed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -27,7 +28,7 @@ from fedbo.settings import arguments
 from fedbo.settings.errors import ArgumentError, warn_caller
 from fedbo.settings.own_code import note_step
 from fedbo.settings.shown import shown
-from fedbo.tuning.ask_log import AskLog, LogEntry
+from fedbo.tuning.ask_log import AskLog, LogEntry, StoredLog
 from fedbo.tuning.evaluated import Evaluated, evaluated
 from fedbo.tuning.message_folder import Meeting, answer_to
 from fedbo.tuning.messages import MessageStore, secret_step
@@ -76,13 +77,14 @@ class _AgentFile(NamedTuple):
 
 
 class Agent:
-    """An ask/tell agent in a folder, whose messages go through a `meeting`.
+    """An ask/tell agent in a folder, or without one (None) in memory, whose messages go through a `meeting`.
 
     What messages reveal of its observations depends on the algorithm (`fedbo list algorithms`). ArgumentError when that is more
     than the meeting accepts: `Meeting(folder, reveals="computable")` or `reveals="observations"` accepts more than draws. Every
     `ask` and `tell`, and every fetched message, is appended to `log.jsonl` before the call returns. So the agent resumes when
-    its folder is opened again. One process at a time may have it open, whose threads may share the agent. ArgumentError when
-    the space or the terms are invalid; DirectoryError when they differ from those of the folder, or it is open elsewhere.
+    its folder is opened again. One process at a time may have it open, whose threads may share the agent. A pickle of it opens
+    the folder; one of an agent in memory holds all. ArgumentError when the space or the terms are invalid, or a meeting has no
+    folder; DirectoryError when they differ from those of the folder, or it is open elsewhere.
 
     `start` are earlier evaluations: pairs of a configuration and its value, a file, a run, from which it takes the observations
     of the agent with its number, or an `optuna.Study` (see `fedbo.tuning.evaluated.evaluated`).
@@ -92,7 +94,7 @@ class Agent:
 
     def __init__(
         self,
-        folder: str | Path,
+        folder: str | Path | None,
         space: Any,
         terms: Terms = Terms(),  # noqa: B008
         number: int = 0,
@@ -102,8 +104,9 @@ class Agent:
     ) -> None:
         check_agent(folder, terms, number, meeting)
         written = written_space(space)
-        self.folder, self.terms, self.number, self._meeting = Path(folder), terms, number, meeting
-        self._written = written
+        self.folder = None if folder is None else Path(folder)
+        self.terms, self.number, self._meeting = terms, number, meeting
+        self.space, self._written = space, written
         self._space, self._sign = read_space(written), 1.0 if terms.mode == "max" else -1.0
         self._algorithm: Any = terms.make()
         targets = tuple(range(terms.agents))
@@ -119,12 +122,14 @@ class Agent:
         self.lock = RLock()
         # One thread each, as in studies: bits must not depend on how many there are, nor agents on what else runs.
         self._threads = blas_threads()
-        self._log = AskLog(self.folder, {"terms": json.loads(agreed)[0], "space": written, "agent": number})
+        self._log = AskLog()
+        if self.folder is not None:
+            self._log = StoredLog(self.folder, {"terms": json.loads(agreed)[0], "space": written, "agent": number})
+            declared = self._algorithm.upload(self._problem) or {}
+            keys, place = terms.message_keys(self._digest, meeting), (number, terms.agents)
+            self._messages = MessageStore(self.folder / "messages", self._digest[:16], place, declared, keys)
+            self._secret = secret_step(self.folder, begun=bool(self._log.entries))
         self._metrics = ToldMetrics(terms.goals, self._log)
-        declared = self._algorithm.upload(self._problem) or {}
-        keys, place = terms.message_keys(self._digest, meeting), (number, terms.agents)
-        self._messages = MessageStore(self.folder / "messages", self._digest[:16], place, declared, keys)
-        self._secret = secret_step(self.folder, begun=bool(self._log.entries))
         with self._computing():
             self._recall()
             for point in () if start is None else self._started(start):
@@ -269,8 +274,9 @@ class Agent:
         values = sum(value is not None for value in self._log.told.values())
         best = self.best()
         said = "no value yet" if best is None else f"best {best[1]:.6g} at {best[0]}"
-        where = f"Agent {self.number} of {self.terms.agents} in '{self.folder}'"
-        return f"<{where}: {values} values, {len(self._log.open)} open, {said}>"
+        where = "memory" if self.folder is None else f"'{self.folder}'"
+        counted = f"{values} values, {len(self._log.open)} open"
+        return f"<Agent {self.number} of {self.terms.agents} in {where}: {counted}, {said}>"
 
     def _repr_html_(self) -> str:
         """Return the same as HTML for a notebook."""
@@ -290,6 +296,17 @@ class Agent:
             return self._space.encode(flattened(configuration))
         except (TypeError, ValueError) as error:
             raise ArgumentError(f"configuration: {error}") from None
+
+    @_alone
+    def __reduce__(self) -> Any:
+        """Pickle the arguments of an agent in a folder, and all but the lock of one in memory."""
+        if self.folder is not None:
+            return Agent, (self.folder.absolute(), self.space, self.terms, self.number, self._meeting)
+        state = {name: value for name, value in self.__dict__.items() if name not in ("lock", "_threads")}
+        return object.__new__, (Agent,), pickle.dumps(state)  # now, while the lock is held
+
+    def __setstate__(self, state: bytes) -> None:
+        self.__dict__.update(pickle.loads(state), lock=RLock(), _threads=blas_threads())
 
     @_alone
     def close(self) -> None:
@@ -315,6 +332,8 @@ class Agent:
     def _recall(self) -> None:
         """Restore the state from the log; the checkpoint only saves recomputing the algorithm's state."""
         self._file: _AgentFile = _AgentFile(self._algorithm.agent_init(self._problem, self._streams.at(0)))
+        if self.folder is None or not isinstance(self._log, StoredLog):
+            return
         with suppress(FileNotFoundError, CheckpointError):  # of another version, or cut short: the log has everything
             kept: _AgentFile = read_checkpoint(self.folder / "state.checkpoint")
             self._file = kept if self._log.had(kept.lines, kept.sum) else self._file
@@ -338,8 +357,9 @@ class Agent:
         self._file = self._file._replace(lines=self._file.lines + 1)
 
     def _save(self) -> None:
-        self._file = self._file._replace(sum=self._log.sum)
-        write_checkpoint(self._file, self.folder / "state.checkpoint")
+        if self.folder is not None and isinstance(self._log, StoredLog):
+            self._file = self._file._replace(sum=self._log.sum)
+            write_checkpoint(self._file, self.folder / "state.checkpoint")
 
     def _until(self) -> float | None:
         return None if self.terms.lease is None else time.time() + self.terms.lease

@@ -12,5 +12,4 @@ ROOM = Room(
         "Terms": "fedbo.tuning.terms:Terms",
         "tune": "fedbo.tuning.tune:tune",
     },
-    functions={"export_to_optuna": "fedbo.tuning.optuna_export:export_to_optuna"},
 )

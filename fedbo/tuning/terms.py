@@ -12,6 +12,7 @@ from fedbo.algorithms.base import CostAware, Overlapping, Private
 from fedbo.objectives.goals import Goals
 from fedbo.settings import arguments
 from fedbo.settings.arguments import Mode
+from fedbo.settings.errors import ArgumentError
 from fedbo.settings.trust import admit, places_in
 from fedbo.sites.errors import SignatureError
 from fedbo.sites.keys import PrivateKey, PublicKey
@@ -118,10 +119,13 @@ class Terms:
 
 def check_agent(folder: Any, terms: Any, number: Any, meeting: Any) -> None:
     """Check the arguments of an agent except its space; ArgumentError for an invalid one."""
-    arguments.path("folder", folder)
+    if folder is not None:
+        arguments.path("folder", folder)
     arguments.instance("terms", terms, Terms, "write fedbo.Terms('fts', agents=2)")
     arguments.whole("number", number, 0, terms.agents - 1)
     if meeting is not None:
+        if folder is None:
+            raise ArgumentError("folder = None: an agent with a meeting requires a folder; pass a path")
         arguments.instance("meeting", meeting, Meeting, "write fedbo.Meeting('/shared/meeting')")
         meeting.check(terms.make(), terms.table()["name"])
         meeting.check_key(number, terms.keys)

@@ -24,8 +24,8 @@ from fedbo.analysis import curves, spending, trouble
 from fedbo.analysis.records.records import ResultTable, column_array
 from fedbo.analysis.result import Result
 from fedbo.analysis.schemas import OBSERVATIONS
+from fedbo.optuna.export import export_to_optuna
 from fedbo.tuning.evaluated import evaluated
-from fedbo.tuning.optuna_export import export_to_optuna
 
 SPACE = {"lr": (0.001, 1.0), "n": (1, 4), "opt": ["=adam", "sgd"], "width": [1, 2.5, 16], "agent": (0.5, 1.5), "fixed": 3}
 VIRTUAL = {"timing": {"clock": "virtual"}, "hosting": {"kind": "inline"}, "evaluation": {"resources": []}}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import pickle
+import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +15,7 @@ from typing import Any
 import pytest
 
 import fedbo
+from fedbo.tuning.ask_tell import Suggestion
 
 SPACE = {"x": (0.0, 1.0)}
 HERE: dict[str, Any] = {"timing": {"clock": "virtual"}, "evaluation": {"resources": []}, "hosting": {"kind": "inline"}}
@@ -114,3 +118,67 @@ def test_python_ends_without_a_word_where_an_agent_is_not_closed(tmp_path: Path)
     ended = subprocess.run(program, capture_output=True, text=True, check=False, timeout=120)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
     assert not (tmp_path / "agent" / ".lock").exists()
+
+
+SQUARE: dict[str, Any] = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
+
+
+@pytest.mark.parametrize(
+    ("seeds", "calls"),
+    [pytest.param(range(1), 40), pytest.param(range(1, 51), 200, marks=[pytest.mark.long, pytest.mark.slow])],
+)
+def test_ten_threads_that_ask_and_tell_at_random_get_every_token_once(seeds: range, calls: int) -> None:
+    for seed in seeds:
+        agent, told = fedbo.Agent(None, SQUARE, fedbo.Terms("random", seed=seed)), list[str]()
+
+        def work(number: int, agent: fedbo.Agent = agent, seed: int = seed) -> list[str]:
+            rng, held, mine = random.Random(f"{seed} {number}"), list[Suggestion](), list[str]()
+            for _ in range(calls):
+                if held and rng.random() < 0.5:
+                    one = held.pop(rng.randrange(len(held)))
+                    assert agent.tell(one.token, one.configuration["x"])
+                    mine.append(one.token)
+                else:
+                    held += agent.ask(rng.randint(1, 2))
+            for one in held:
+                assert agent.tell(one.token, one.configuration["x"])
+            return [*mine, *(one.token for one in held)]
+
+        with ThreadPoolExecutor(10) as threads:
+            for found in threads.map(work, range(10)):
+                told += found
+        assert sorted(told) == [f"00000-{place:06d}" for place in range(len(told))] and not agent.pending()
+        assert [*agent._log.told.values()].count(None) == 0
+
+
+def test_a_coroutine_asks_and_tells_in_threads() -> None:
+    async def searched() -> int:
+        agent = fedbo.Agent(None, SQUARE, fedbo.Terms("ts"))
+
+        async def one_by_one() -> None:
+            ((token, configuration),) = await asyncio.to_thread(agent.ask)
+            await asyncio.to_thread(agent.tell, token, configuration["x"])
+
+        await asyncio.gather(*(one_by_one() for _ in range(8)))
+        return len(agent._log.told)
+
+    assert asyncio.run(searched()) == 8
+
+
+def test_a_pickled_agent_goes_on_alike_in_memory_and_in_its_folder(tmp_path: Path) -> None:
+    agents = {"memory": fedbo.Agent(None, SQUARE, fedbo.Terms("gp_ei", seed=1))}
+    agents["folder"] = fedbo.Agent(tmp_path, SQUARE, fedbo.Terms("gp_ei", seed=1))
+    found = {}
+    for name, agent in agents.items():
+        for token, configuration in agent.ask(4):
+            agent.tell(token, configuration["x"])
+        (open_one,) = agent.ask()
+        pickled = pickle.dumps(agent)
+        agent.close()
+        again = pickle.loads(pickled)
+        assert again.pending() == [open_one] and again.best() == agent.best() and again.tell(open_one.token, 0.5)
+        found[name] = again.ask()
+    assert found["memory"] == found["folder"]
+    with pytest.raises(fedbo.ArgumentError, match="folder = None: an agent with a meeting requires a folder; pass a path"):
+        fedbo.Agent(None, SQUARE, meeting=fedbo.Meeting(tmp_path / "meeting"))
+    assert repr(agents["memory"]).startswith("<Agent 0 of 1 in memory: 4 values, 1 open, best ")

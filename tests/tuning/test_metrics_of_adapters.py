@@ -22,8 +22,8 @@ from optuna.storages import JournalStorage  # noqa: E402
 from optuna.storages.journal import JournalFileBackend  # noqa: E402
 from optuna.trial import TrialState  # noqa: E402
 
-from fedbo.tuning.optuna_export import export_to_optuna  # noqa: E402
-from fedbo.tuning.optuna_sampler import OptunaSampler  # noqa: E402
+from fedbo.optuna import Sampler  # noqa: E402
+from fedbo.optuna.export import export_to_optuna  # noqa: E402
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 SPACE: dict[str, Any] = {"x": FloatDistribution(0.0, 1.0), "y": FloatDistribution(0.0, 1.0)}
@@ -54,7 +54,7 @@ def study() -> Any:
 
 
 def test_a_sampler_learns_all_values_and_the_constraints_of_a_study(tmp_path: Path) -> None:
-    sampler = OptunaSampler(tmp_path, SPACE, fedbo.Terms("random", metrics=METRICS))
+    sampler = Sampler(agent=fedbo.Agent(tmp_path, SPACE, fedbo.Terms("random", metrics=METRICS, repeats=True)))
     study = optuna.create_study(directions=["minimize", "maximize"], sampler=sampler)
     study.optimize(trained, n_trials=12)
     assert sampler._agent is not None
@@ -62,11 +62,11 @@ def test_a_sampler_learns_all_values_and_the_constraints_of_a_study(tmp_path: Pa
     assert told == [pytest.approx(outcome(**trial.params)) for trial in study.trials]
     front = {(metrics["error"], metrics["speed"]) for _, metrics in sampler._agent.front()}
     assert front == {tuple(trial.values) for trial in study.best_trials}  # by Optuna's own rule of feasibility
-    sampler.close()
+    sampler._agent.close()
 
 
 def test_a_sampler_with_a_limit_reads_attributes_and_refuses_other_directions(tmp_path: Path) -> None:
-    sampler = OptunaSampler(tmp_path, SPACE, fedbo.Terms("gp_ei", metrics=LIMITED))
+    sampler = Sampler(agent=fedbo.Agent(tmp_path, SPACE, fedbo.Terms("gp_ei", metrics=LIMITED, repeats=True)))
 
     def train(trial: Any) -> float:
         found = outcome(trial.suggest_float("x", 0.0, 1.0), trial.suggest_float("y", 0.0, 1.0))
@@ -82,7 +82,7 @@ def test_a_sampler_with_a_limit_reads_attributes_and_refuses_other_directions(tm
     other = optuna.create_study(directions=["maximize"], sampler=sampler)
     with pytest.raises(ArgumentError, match="has directions max, but the metrics have min; use the same ones"):
         other.optimize(train, n_trials=1)
-    sampler.close()
+    sampler._agent.close()
 
 
 def test_an_agent_starts_from_a_study_of_several_objectives(study: Any, tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ from fedbo.analysis import configurations
 from fedbo.analysis.result import Result
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.spaces import written_space
+from fedbo.optuna.export import export_to_optuna
 from fedbo.settings.columns import PREFIXES, RESERVED
 from fedbo.study.agents.histories import history_sources, observed
 from fedbo.tuning.evaluated import evaluated
-from fedbo.tuning.optuna_export import export_to_optuna
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 VIRTUAL: dict[str, Any] = {"timing": {"clock": "virtual"}, "hosting": {"kind": "inline"}, "evaluation": {"resources": []}}

@@ -13,7 +13,7 @@ from warnings import catch_warnings, simplefilter
 
 import optuna
 import pyarrow.compute as pc
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
@@ -24,25 +24,8 @@ from fedbo.analysis.grouping import by_run, grouped
 from fedbo.analysis.indicators import column_name
 from fedbo.analysis.result import Result
 from fedbo.objectives.goals import AgentGoals, Goal, Goals, goals_in
-from fedbo.objectives.typed_spaces.declared_space import read_space
-from fedbo.objectives.typed_spaces.spaces import written_space
+from fedbo.optuna.inferred_space import distributions
 from fedbo.tuning.metrics import constraints_of
-
-
-def distributions(space: Any) -> dict[str, BaseDistribution]:
-    """Return Optuna's distribution of every parameter that is not constant: the declared one, or an equivalent."""
-    read, found = read_space(written_space(space)), dict[str, BaseDistribution]()
-    for parameter, choices in zip(read.parameters, read.choices, strict=True):
-        declared = space.get(parameter.name) if isinstance(space, Mapping) else None
-        if isinstance(declared, BaseDistribution):
-            found[parameter.name] = declared
-        elif choices is not None:
-            found[parameter.name] = CategoricalDistribution(choices)
-        elif parameter.whole:
-            found[parameter.name] = IntDistribution(int(parameter.low), int(parameter.high), parameter.log)
-        else:
-            found[parameter.name] = FloatDistribution(parameter.low, parameter.high, parameter.log)
-    return found
 
 
 def export_to_optuna(result: Result, path: Path, algorithm: str | None = None, replicate: int | None = 0) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from optuna.storages.journal import JournalFileBackend  # noqa: E402
 from optuna.trial import TrialState  # noqa: E402
 
 import fedbo  # noqa: E402
-from fedbo.tuning.optuna_sampler import OptunaSampler  # noqa: E402
+from fedbo.optuna import Sampler  # noqa: E402
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 SPACE: dict[str, Any] = {
@@ -40,25 +41,36 @@ def conditional() -> CS.ConfigurationSpace:
     return space
 
 
-def told(sampler: OptunaSampler) -> dict[str, float | None]:
+def sampler_of(folder: Path, space: Any, terms: fedbo.Terms, number: int = 0, meeting: fedbo.Meeting | None = None) -> Sampler:
+    """Make a sampler of an agent that repeats what it suggests."""
+    return Sampler(agent=fedbo.Agent(folder, space, replace(terms, repeats=True), number, meeting))
+
+
+def close(sampler: Sampler) -> None:
+    """Close the folder of the sampler's agent."""
+    assert sampler._agent is not None
+    sampler._agent.close()
+
+
+def told(sampler: Sampler) -> dict[str, float | None]:
     """Give what the sampler's agent was told, by token."""
     assert sampler._agent is not None
     return sampler._agent._log.told
 
 
 def test_a_study_comes_to_a_better_value_than_it_began_with(tmp_path: Path) -> None:
-    sampler = OptunaSampler(tmp_path, SPACE, fedbo.Terms("gp_ei", seed=2))
+    sampler = sampler_of(tmp_path, SPACE, fedbo.Terms("gp_ei", seed=2, mode="min"))
     study = optuna.create_study(sampler=sampler)
     study.optimize(loss, n_trials=18)
     assert {trial.state for trial in study.trials} == {TrialState.COMPLETE}
     values = [trial.value for trial in study.trials]
     assert min(values[3:]) < min(values[:3])
     assert sorted(value for value in told(sampler).values() if value is not None) == sorted(values)
-    sampler.close()
+    close(sampler)
 
 
 def test_inactive_parameters_are_not_suggested_and_others_are_drawn(tmp_path: Path) -> None:
-    sampler = OptunaSampler(tmp_path, conditional(), fedbo.Terms("ts", initial=4))
+    sampler = sampler_of(tmp_path, conditional(), fedbo.Terms("ts", initial=4))
 
     def worth(trial: Any) -> float:
         kind, rate = trial.suggest_categorical("kind", ["tree", "net"]), trial.suggest_float("rate", 1e-4, 1.0, log=True)
@@ -71,11 +83,11 @@ def test_inactive_parameters_are_not_suggested_and_others_are_drawn(tmp_path: Pa
     assert {trial.params["kind"] for trial in study.trials} == {"tree", "net"}
     assert len({trial.params["elsewhere"] for trial in study.trials}) == 9
     assert len(told(sampler)) == 9 and None not in told(sampler).values()
-    sampler.close()
+    close(sampler)
 
 
 def test_pruned_trials_teach_the_last_value_that_they_reported_and_failed_ones_nothing(tmp_path: Path) -> None:
-    sampler = OptunaSampler(tmp_path, SPACE, fedbo.Terms("random"))
+    sampler = sampler_of(tmp_path, SPACE, fedbo.Terms("random", mode="min"))
 
     def moody(trial: Any) -> float:
         value = loss(trial)
@@ -98,11 +110,11 @@ def test_pruned_trials_teach_the_last_value_that_they_reported_and_failed_ones_n
     assert [value is None for value in found] == [False, False, True, False, True, True]
     assert found[1] == study.trials[1].value == study.trials[1].intermediate_values[2]
     assert sampler._agent is not None and sampler._agent.pending() == []
-    sampler.close()
+    close(sampler)
 
 
 def test_threads_share_a_sampler_and_points_under_way_differ(tmp_path: Path) -> None:
-    sampler = OptunaSampler(tmp_path, SPACE, fedbo.Terms("ts"))
+    sampler = sampler_of(tmp_path, SPACE, fedbo.Terms("ts", mode="min"))
     study = optuna.create_study(sampler=sampler)
     study.optimize(loss, n_trials=12, n_jobs=4)
     assert len(told(sampler)) == 12 == len({str(trial.params) for trial in study.trials})
@@ -111,28 +123,28 @@ def test_threads_share_a_sampler_and_points_under_way_differ(tmp_path: Path) -> 
     for trial in open_ones:
         study.tell(trial, 1.0)
     assert len(told(sampler)) == 15
-    sampler.close()
+    close(sampler)
 
 
 def test_a_study_in_a_journal_goes_on_in_a_new_process_of_the_sampler(tmp_path: Path) -> None:
-    def opened() -> tuple[Any, OptunaSampler]:
+    def opened() -> tuple[Any, Sampler]:
         storage = JournalStorage(JournalFileBackend(str(tmp_path / "journal.log")))
-        sampler = OptunaSampler(tmp_path / "agent", SPACE, fedbo.Terms("ts", seed=1))
+        sampler = sampler_of(tmp_path / "agent", SPACE, fedbo.Terms("ts", seed=1, mode="min"))
         return optuna.create_study(study_name="s", storage=storage, sampler=sampler, load_if_exists=True), sampler
 
     study, sampler = opened()
     study.optimize(loss, n_trials=4)
     lost = study.ask(SPACE)  # whoever had it in hand ends here
-    sampler.close()
+    close(sampler)
     study, sampler = opened()
     assert study.ask(SPACE).params == lost.params, "the agent hands it out again"
     study.optimize(loss, n_trials=3)
     assert len([value for value in told(sampler).values() if value is not None]) == 7
-    sampler.close()
+    close(sampler)
 
 
 def test_trials_of_another_origin_are_taken_in_once(tmp_path: Path) -> None:
-    sampler = OptunaSampler(tmp_path, SPACE, fedbo.Terms("ts"))
+    sampler = sampler_of(tmp_path, SPACE, fedbo.Terms("ts", mode="min"))
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(1))
     study.optimize(loss, n_trials=5)
     study.sampler = sampler
@@ -149,16 +161,16 @@ def test_trials_of_another_origin_are_taken_in_once(tmp_path: Path) -> None:
             optuna.trial.create_trial(params=params, distributions={**SPACE, "rate": FloatDistribution(1e-4, 100.0)}, value=1.0)
         )
         study.ask(SPACE)
-    sampler.close()
+    close(sampler)
 
 
 def test_studies_of_two_sites_learn_from_each_other(tmp_path: Path) -> None:
     def asked(k: int, meeting: fedbo.Meeting | None, folder: str) -> list[Any]:
-        terms = fedbo.Terms({"name": "fts", "p": 0.0}, agents=2, seed=3)
-        sampler = OptunaSampler(tmp_path / folder / str(k), SPACE, terms, k, meeting)
+        terms = fedbo.Terms({"name": "fts", "p": 0.0}, agents=2, seed=3, mode="min")
+        sampler = sampler_of(tmp_path / folder / str(k), SPACE, terms, k, meeting)
         study = optuna.create_study(sampler=sampler)
         study.optimize(loss, n_trials=6)
-        sampler.close()
+        close(sampler)
         return [trial.params for trial in study.trials]
 
     meeting = fedbo.Meeting(tmp_path / "meeting")
@@ -168,10 +180,10 @@ def test_studies_of_two_sites_learn_from_each_other(tmp_path: Path) -> None:
 
 
 def test_a_study_with_several_objectives_or_another_direction_is_refused(tmp_path: Path) -> None:
-    sampler = OptunaSampler(tmp_path, SPACE)
+    sampler = sampler_of(tmp_path, SPACE, fedbo.Terms(mode="min"))
     with pytest.raises(ValueError, match="has 2 objectives; use a study with one objective"):
         optuna.create_study(directions=["minimize", "maximize"], sampler=sampler).ask(SPACE)
     optuna.create_study(sampler=sampler).ask(SPACE)
-    with pytest.raises(ValueError, match="changed its direction; use a new sampler for it"):
+    with pytest.raises(ValueError, match="has direction 'max', not 'min'; set mode = 'max'"):
         optuna.create_study(direction="maximize", sampler=sampler).ask(SPACE)
-    sampler.close()
+    close(sampler)

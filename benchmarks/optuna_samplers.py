@@ -1,0 +1,166 @@
+"""`fedbo.optuna.Sampler` beside Optuna's samplers: best values on mixed problems as ranks, and time for each suggestion.
+
+python benchmarks/optuna_samplers.py --seeds 10 --trials 60 --out ranks.json
+python benchmarks/optuna_samplers.py --times 50 200 1000
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+
+from fedbo.optuna import Sampler
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+warnings.simplefilter("ignore")
+
+SAMPLERS: dict[str, Callable[[int], Any]] = {
+    "fedbo": lambda seed: Sampler(seed=seed),
+    "TPE": lambda seed: optuna.samplers.TPESampler(seed=seed),
+    "TPE, multivariate, group": lambda seed: optuna.samplers.TPESampler(seed=seed, multivariate=True, group=True),
+    "GPSampler": lambda seed: optuna.samplers.GPSampler(seed=seed, warn_independent_sampling=False),
+    "random": lambda seed: optuna.samplers.RandomSampler(seed=seed),
+}
+
+
+def branin(t: Any) -> float:
+    x, y = t.suggest_float("x", -5.0, 10.0), t.suggest_float("y", 0.0, 15.0)
+    a = y - 5.1 / (4 * math.pi**2) * x**2 + 5 / math.pi * x - 6
+    return float(a**2 + 10 * (1 - 1 / (8 * math.pi)) * math.cos(x) + 10)
+
+
+def ackley(t: Any) -> float:
+    x = np.array([t.suggest_float(f"x{i}", -5.0, 10.0) for i in range(3)] + [t.suggest_int(f"n{i}", -5, 10) for i in range(2)])
+    first = -20.0 * np.exp(-0.2 * np.sqrt(np.mean(x**2)))
+    return float(first - np.exp(np.mean(np.cos(2 * np.pi * x))) + 20.0 + math.e)
+
+
+def training(t: Any) -> float:
+    """A bowl in logarithms, whole numbers, a step and a category, as of a training."""
+    rate, width = t.suggest_float("rate", 1e-5, 1.0, log=True), t.suggest_int("width", 8, 512, log=True)
+    drop, kind = t.suggest_float("drop", 0.0, 0.8, step=0.1), t.suggest_categorical("kind", ["adam", "sgd", "rms", "lion"])
+    shift = {"adam": 0.0, "sgd": 1.5, "rms": 0.3, "lion": -1.0}[kind]
+    worse = {"adam": 0.1, "sgd": 0.0, "rms": 0.3, "lion": 0.2}[kind]
+    return float((math.log10(rate) + 3 - shift) ** 2 * 0.3 + (math.log2(width) - 7) ** 2 * 0.1 + abs(drop - 0.3) + worse)
+
+
+def branches(t: Any) -> float:
+    """A choice of models, each with parameters of its own."""
+    kind = t.suggest_categorical("kind", ["linear", "tree", "net"])
+    if kind == "linear":
+        return float(0.6 + 0.1 * (math.log10(t.suggest_float("C", 1e-3, 1e3, log=True)) - 1) ** 2)
+    if kind == "tree":
+        depth, leaves = t.suggest_int("depth", 1, 20), t.suggest_int("leaves", 1, 50)
+        return float(0.3 + 0.004 * (depth - 9) ** 2 + 0.0005 * (leaves - 20) ** 2)
+    rate, units = t.suggest_float("rate", 1e-5, 1e-1, log=True), t.suggest_int("units", 4, 256, log=True)
+    return float(0.2 + 0.3 * (math.log10(rate) + 2.5) ** 2 + 0.05 * (math.log2(units) - 6.0) ** 2)
+
+
+def layers(t: Any) -> float:
+    """A number of layers, each with its width."""
+    count, rate = t.suggest_int("layers", 1, 4), t.suggest_float("rate", 1e-5, 1e-1, log=True)
+    widths = [math.log2(t.suggest_int(f"width {place}", 4, 256, log=True)) for place in range(count)]
+    misfit = sum((width - 7 + place) ** 2 for place, width in enumerate(widths)) / count
+    return float(0.2 * (count - 3) ** 2 + 0.1 * misfit + 0.2 * (math.log10(rate) + 3) ** 2)
+
+
+def noisy(t: Any) -> float:
+    """A valley in four numbers, observed with noise; the value without noise counts."""
+    x = np.array([t.suggest_float(f"x{place}", -2.0, 2.0) for place in range(4)])
+    value = float(np.log1p(np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)))
+    t.set_user_attr("true", value)
+    return value + 0.3 * float(np.random.default_rng(abs(hash((t.number, round(value, 9)))) % 2**32).standard_normal())
+
+
+def choices(t: Any) -> float:
+    """Categories alone, whose values add up with one pair that matters."""
+    picks = [t.suggest_categorical(f"c{place}", list("abcdef")) for place in range(5)]
+    scores = [abs("abcdef".index(pick) * 7 % 6 - 2 - place % 3) for place, pick in enumerate(picks)]
+    return float(sum(scores) + 2.0 * (picks[0] != picks[4]))
+
+
+PROBLEMS = {each.__name__: each for each in (branin, ackley, training, branches, layers, noisy, choices)}
+
+
+def best(study: Any) -> float:
+    return min(trial.user_attrs.get("true", trial.value) for trial in study.trials)
+
+
+def ranks(seeds: int, trials: int, only: list[str]) -> dict[str, Any]:
+    found: dict[str, dict[str, list[float]]] = {}
+    for problem, function in PROBLEMS.items():
+        for name in only:
+            for seed in range(seeds):
+                began, study = time.process_time(), optuna.create_study(sampler=SAMPLERS[name](seed))
+                study.optimize(function, n_trials=trials)
+                found.setdefault(problem, {}).setdefault(name, []).append(best(study))
+                print(f"{problem}, {name}, {seed}: {best(study):.4g} ({time.process_time() - began:.1f} s)", flush=True)
+    return found
+
+
+def table(found: dict[str, dict[str, list[float]]]) -> None:
+    """Print mean ranks of the samplers with intervals of 95 % by a bootstrap over problems and seeds, and medians."""
+    names = list(next(iter(found.values())))
+    ranked = {}
+    for problem, values in found.items():
+        grid = np.array([values[name] for name in names])  # (samplers, seeds)
+        below, same = (grid[None] < grid[:, None]).sum(1), (grid[None] == grid[:, None]).sum(1)
+        ranked[problem] = below + (same + 1) / 2
+        medians = ", ".join(f"{name} {statistics.median(values[name]):.4g}" for name in names)
+        print(f"{problem}: medians {medians}; mean ranks {np.round(ranked[problem].mean(1), 2).tolist()}")
+    grid = np.array(list(ranked.values()))  # (problems, samplers, seeds)
+    rng = np.random.default_rng(0)
+    drawn = []
+    for _ in range(2000):
+        chosen = rng.integers(len(grid), size=len(grid))
+        drawn.append(np.mean([grid[p][:, rng.integers(grid.shape[2], size=grid.shape[2])].mean(1) for p in chosen], axis=0))
+    low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
+    for place, name in enumerate(names):
+        print(f"{name}: mean rank {grid[:, place].mean():.2f} [{low[place]:.2f}, {high[place]:.2f}]")
+
+
+def times(counts: list[int], only: list[str]) -> None:
+    """Print the processor seconds of a suggestion after some trials, the median of five."""
+    for name in only:
+        for count in counts:
+            study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+            study.optimize(training, n_trials=count)
+            study.sampler = SAMPLERS[name](0)
+            spent = []
+            for _ in range(6):
+                began = time.process_time()
+                trial = study.ask()
+                value = training(trial)
+                spent.append(time.process_time() - began)
+                study.tell(trial, value)
+            print(
+                f"{name}, n = {count}: first {1e3 * spent[0]:.1f} ms, then {1e3 * statistics.median(spent[1:]):.1f} ms",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--trials", type=int, default=60)
+    parser.add_argument("--only", nargs="*", default=list(SAMPLERS))
+    parser.add_argument("--times", nargs="*", type=int)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    if given.times:
+        times(given.times, given.only)
+    else:
+        results = ranks(given.seeds, given.trials, given.only)
+        if given.out:
+            given.out.write_text(json.dumps(results), encoding="utf-8")
+        table(results)

@@ -49,6 +49,7 @@ from fedbo.study.paths import DirectoryError as DirectoryError
 from fedbo.study.study import Study as Study
 from fedbo.tuning.ask_tell import Agent as Agent
 from fedbo.tuning.message_folder import Meeting as Meeting
+from fedbo.tuning.search_cv import FedboSearchCV as FedboSearchCV
 from fedbo.tuning.terms import Terms as Terms
 from fedbo.tuning.tune import tune as tune
 

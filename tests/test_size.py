@@ -30,7 +30,7 @@ LINES = {
     "algorithms/private": 650,
     "analysis": 4070,
     "commands": 1316,
-    "commands/export": 250,
+    "commands/export": 222,
     "commands/watch": 402,
     "coordinator": 238,
     "coordinator/environment": 1435,
@@ -62,7 +62,7 @@ LINES = {
     "objectives/tables": 536,
     "objectives/tasks": 1951,
     "objectives/typed_spaces": 898,
-    "optuna": 527,
+    "optuna": 522,
     "privacy": 3204,
     "settings": 1867,
     "sites": 6547,
@@ -72,11 +72,11 @@ LINES = {
     "surrogates/compiled": 2708,
     "templates": 1,
     "testing": 879,
-    "tuning": 2783,
+    "tuning": 2893,
     "workers": 1983,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 87669, "no room": 43811, "modules": 610}
+MOST = {"all": 87746, "no room": 43811, "modules": 611}
 
 
 @cache

@@ -12,6 +12,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.spaces import written_space
+from fedbo.tuning.arguments import numbered
 
 Distributions = dict[str, BaseDistribution]
 
@@ -100,15 +101,10 @@ def _steps(distribution: Any) -> bool:
     return step is not None and (step != 1 or isinstance(distribution, FloatDistribution))
 
 
-def _is_ordered(choices: Sequence[Any]) -> bool:
-    numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in choices)
-    return numbers and list(choices) in (sorted(choices), sorted(choices, reverse=True))
-
-
 def _declared(each: Any) -> Any:
     """Return the range or the choices of an agent's space."""
     if isinstance(each, CategoricalDistribution):
-        return list(range(len(each.choices))) if _is_ordered(each.choices) else [*map(str, range(len(each.choices)))]
+        return numbered(each.choices)
     if _steps(each):
         return (0, round((each.high - each.low) / each.step))
     return (each.low, each.high, "log") if each.log else (each.low, each.high)
@@ -117,8 +113,7 @@ def _declared(each: Any) -> Any:
 def _coded(each: Any, value: Any) -> Any:
     """Return a value as an agent has it."""
     if isinstance(each, CategoricalDistribution):
-        place = int(each.to_internal_repr(value))
-        return place if _is_ordered(each.choices) else str(place)
+        return numbered(each.choices)[int(each.to_internal_repr(value))]
     return round((value - each.low) / each.step) if _steps(each) else value
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast, get_args
 
 from fedbo.objectives.typed_function import PickledFunction
+from fedbo.objectives.typed_spaces.declared_space import ordered
 from fedbo.settings import arguments
 from fedbo.settings.arguments import Mode
 from fedbo.settings.errors import ArgumentError, SettingError
@@ -243,6 +244,11 @@ def _study(name: str, value: Any) -> None:
     if not isinstance(value, Mapping):
         raise arguments.wrong(name, value, "must be a dictionary of tables, for example {'exchange': {'mode': 'barrier'}}")
     as_document(value)
+
+
+def numbered(choices: Sequence[Any]) -> list[Any]:
+    """Return the places of any choices as choices of a space: whole numbers where their order is meaningful, else texts."""
+    return [place if ordered(choices) else str(place) for place in range(len(choices))]
 
 
 def _at_least(least: int) -> Callable[[str, Any], object]:

@@ -8,6 +8,7 @@ ROOM = Room(
     needs=("sites", "stopping"),
     names={
         "Agent": "fedbo.tuning.ask_tell:Agent",
+        "FedboSearchCV": "fedbo.tuning.search_cv:FedboSearchCV",
         "Meeting": "fedbo.tuning.message_folder:Meeting",
         "Terms": "fedbo.tuning.terms:Terms",
         "tune": "fedbo.tuning.tune:tune",

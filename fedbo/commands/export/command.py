@@ -44,17 +44,12 @@ def export(
     ] = None,
 ) -> None:
     """Export the evaluations of a run to Optuna, its timeline to Perfetto, or its public results if it is private."""
-    from fedbo.analysis.finished_run import ResultError
-    from fedbo.analysis.result import Result
-
     result = Result.open(folder)
     if public is not None:
         labels = offered("export_public", "--public")(result, public)
         print(f"{public}: releases of {', '.join(labels)}; contains no data of single agents")
         return
     if to is Tool.perfetto:
-        from fedbo.commands.export.command import export_to_perfetto
-
         path = out or folder / f"{to}.json"
         count = export_to_perfetto(result, path, algorithm, None if replicate < 0 else replicate)
         print(f"{path}: {count:,} events; open it at https://ui.perfetto.dev or chrome://tracing")
@@ -124,13 +119,8 @@ def _agents(process: int, words: str, tables: tuple[Any, Any], metric: Any) -> I
     for agent, own in sorted(used):
         yield from _thread(process, _first(agent) + own, f"agent {agent}{f', lane {own + 1}' if own else ''}")
     for row, own in zip(rows, lane, strict=True):
-        yield _slice(
-            kind_of(row),
-            "evaluation",
-            (process, _first(row["agent"]) + own),
-            (row["started"], row["finished"]),
-            _facts(row, metric),
-        )
+        where, span = (process, _first(row["agent"]) + own), (row["started"], row["finished"])
+        yield _slice(kind_of(row), "evaluation", where, span, _facts(row, metric))
     kinds, _ = evaluation_bars(observations, events, place)
     for kind in kinds.keys() - set(EVALUATION_KINDS):
         for number, begin, end in kinds[kind]:
@@ -204,29 +194,11 @@ def _slice(
 ) -> Event:
     """Return a complete event, with its time and its length in microseconds."""
     begin, end = (round(MICROSECONDS * time, 3) for time in span)
-    length = max(0.0, round(end - begin, 3))
-    return {
-        "name": name,
-        "cat": category,
-        "ph": "X",
-        "ts": begin,
-        "dur": length,
-        "pid": where[0],
-        "tid": where[1],
-        "args": dict(facts or {}),
-    }
+    times = {"ts": begin, "dur": max(0.0, round(end - begin, 3))}
+    return {"name": name, "cat": category, "ph": "X", **times, "pid": where[0], "tid": where[1], "args": dict(facts or {})}
 
 
 def _instant(name: str, where: tuple[int, int], time: float, facts: Mapping[str, Any]) -> Event:
     """Return an instant event of a thread."""
-    ts = round(MICROSECONDS * time, 3)
-    return {
-        "name": name,
-        "cat": "message",
-        "ph": "i",
-        "s": "t",
-        "ts": ts,
-        "pid": where[0],
-        "tid": where[1],
-        "args": dict(facts),
-    }
+    at = {"s": "t", "ts": round(MICROSECONDS * time, 3)}
+    return {"name": name, "cat": "message", "ph": "i", **at, "pid": where[0], "tid": where[1], "args": dict(facts)}

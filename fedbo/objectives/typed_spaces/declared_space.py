@@ -6,7 +6,7 @@ A configuration may have dictionaries in it; tables have its flat form, names jo
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -99,7 +99,7 @@ def _add(axes: _Axes, each: Written) -> None:
         return
     axes.choices.append(None if values is None else tuple(values))
     if values is not None:
-        if kind == "categorical" and not _ordered(values):
+        if kind == "categorical" and not ordered(values):
             axes.unordered.append(len(axes.parameters))
         axes.parameters.append(Parameter(name, 0.0, float(len(values) - 1), whole=True))
         axes.defaults.append(float(_index(tuple(values), each["default_value"])))
@@ -109,11 +109,11 @@ def _add(axes: _Axes, each: Written) -> None:
     axes.defaults.append(float(each["default_value"]))
 
 
-def _ordered(values: list[Any]) -> bool:
+def ordered(values: Sequence[Any]) -> bool:
     """Return whether choices are numbers in ascending or descending order, which is meaningful."""
     if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return False
-    return sorted(values) in (values, values[::-1])
+    return sorted(values) in (list(values), list(values)[::-1])
 
 
 def _index(choices: tuple[Any, ...], value: Any) -> int:

@@ -16,7 +16,7 @@ from annotated_types import Ge
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.collaborative import Collaborative, CollaborativeState
-from fedbo.algorithms.components.coordinates import distance, from_coordinates, to_coordinates
+from fedbo.algorithms.components.coordinates import distances, from_coordinates, to_coordinates
 from fedbo.algorithms.components.surrogate import Surrogate, evaluable
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
@@ -84,7 +84,8 @@ class TrustBest(Collaborative):
             x = evaluable(local, streams.rng("uniform instead").random((1, local.dim)))
             return self.own.fresh(to_coordinates(x, name)[0], local, streams, "uniform"), state
         offered = to_coordinates(evaluable(local, state.answer["x"]), name)
-        fresh = np.array([not len(local.taken) or distance(local.taken, u) >= SAME_POINT for u in offered], dtype=np.bool_)
+        taken, none = local.taken, np.zeros(len(offered), np.int64)
+        fresh = distances(taken, none, none + len(taken), offered) >= SAME_POINT
         if not fresh.any():
             return self._own_query(state, streams)
         offered = offered[fresh]

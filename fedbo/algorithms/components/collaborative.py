@@ -127,6 +127,6 @@ def next_member(own: Surrogate, state: CollaborativeState, size: int, streams: S
     if answer is None or state.t > size:
         return None
     for u in to_coordinates(evaluable(local, answer["x"]), own.coordinates):
-        if not local.is_near_failure(u) and (not len(local.taken) or distance(local.taken, u) >= SAME_POINT):
+        if not local.is_near_failure(u) and distance(local.taken, u) >= SAME_POINT:
             return own.fresh(u, local, streams, "federated")
     return None

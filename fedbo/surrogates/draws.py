@@ -13,7 +13,6 @@ import numpy.typing as npt
 import scipy
 
 from fedbo.surrogates.features import Derivatives, Features, draw_features, phi
-from fedbo.surrogates.features import derivatives as feature_derivatives
 from fedbo.surrogates.kernels import Kernel
 from fedbo.surrogates.linear import draw_weights
 from fedbo.surrogates.posterior import Hyperparameters, NotPositiveDefinite, Posterior
@@ -60,7 +59,7 @@ def value(draw: Draw, x: Array) -> Array:
 
 
 def compiled_surface(draw: Draw, dim: int) -> tuple[Callable[[Array], Array], Callable[[Array], Derivatives]]:
-    """Return `value` and `derivatives` of a draw of `dim` inputs as compiled functions."""
+    """Return `value` of a draw of `dim` inputs, and values with gradients and Hessians, as compiled functions."""
     from fedbo.surrogates.compiled.values import derivatives_at, values
 
     given = compiled_features(draw, dim), compiled_kernel(draw, dim), draw.offset
@@ -72,28 +71,8 @@ def compiled_surface(draw: Draw, dim: int) -> tuple[Callable[[Array], Array], Ca
 
 def value_and_gradient(draw: Draw, x: Array) -> tuple[Array, Array]:
     """Return values `(n,)` and gradients `(n, d)` of the draw at `x (n, d)`."""
-    at_x, gradient, _ = derivatives(draw)(x)
+    at_x, gradient, _ = compiled_surface(draw, x.shape[1])[1](x)
     return at_x, gradient
-
-
-def derivatives(draw: Draw) -> Callable[[Array], Derivatives]:
-    """Return a function that computes value `(n,)`, gradient `(n, d)` and Hessian `(n, d, d)` of the draw at `x (n, d)`."""
-    parts = []
-    if draw.features is not None and draw.weights is not None:
-        parts.append(feature_derivatives(draw.features, draw.scale * draw.weights))
-    if draw.kernel_part is not None:
-        parts.append(_kernel_derivatives(draw.kernel_part._replace(v=draw.scale * draw.kernel_part.v)))
-    if not parts:
-        raise ValueError("a draw needs features with weights, a kernel part, or both; got neither")
-    if len(parts) == 1 and draw.offset == 0.0:
-        return parts[0]
-
-    def together(x: Array) -> Derivatives:
-        at_x = [part(x) for part in parts]
-        first = at_x[0] if len(at_x) == 1 else tuple(a + b for a, b in zip(*at_x, strict=True))
-        return first[0] + draw.offset, first[1], first[2]
-
-    return together
 
 
 def weight_space_draw(
@@ -193,22 +172,3 @@ def _inverse(kernel: Kernel, dim: int) -> Array:
 def message_function(features: Features, omega: Array) -> Draw:
     """Return the function phi(x)'omega of a received message omega `(m,)` (FTS Alg. 1 line 6)."""
     return Draw(features, omega)
-
-
-def _kernel_derivatives(part: KernelPart) -> Callable[[Array], Derivatives]:
-    """Return value, gradient and Hessian of k(x, X)v."""
-    kernel = part.kernel
-    inverse = 1.0 / np.broadcast_to(np.asarray(kernel.length_scale), (part.x.shape[1],))
-    centres, v = part.x * inverse, kernel.variance * part.v
-    spread = 2.0 * np.diag(inverse**2)
-
-    def at(x: Array) -> Derivatives:
-        apart = (x * inverse)[:, None, :] - centres
-        correlation, slope, bend = kernel.slopes(np.einsum("ijd,ijd->ij", apart, apart))
-        apart *= inverse
-        pull = slope * v
-        gradient = 2.0 * np.matmul(pull[:, None, :], apart)[:, 0]
-        outer = np.matmul(apart.transpose(0, 2, 1), (4.0 * bend * v)[:, :, None] * apart)
-        return correlation @ v, gradient, outer + pull.sum(axis=1)[:, None, None] * spread
-
-    return at

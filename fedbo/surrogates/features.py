@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
 from math import sqrt
 from typing import NamedTuple
 
@@ -62,55 +60,3 @@ def phi(features: Features, x: Array) -> Array:
     else:
         c *= sqrt(2.0 * features.variance / features.phases.size)
     return c
-
-
-def derivatives(features: Features, omega: Array) -> Callable[[Array], Derivatives]:
-    """Return a function that computes value `(n,)`, gradient `(n, d)` and Hessian `(n, d, d)` of phi(x)'omega at `x (n, d)`."""
-    s, b = features.frequencies, features.phases
-    m, d = s.shape
-    products, norm_even, norm_constant = second_moments(s)
-    weighted = (omega * sqrt(features.variance * (1.0 if features.normalise else 2.0 / m)))[:, None]
-    even, odd, transposed = weighted * products, weighted * -s, s.T
-
-    def plain(x: Array) -> tuple[Array, Array, Array, Array, Array]:
-        angle = x @ transposed
-        angle += b
-        cosine, sine = np.cos(angle), np.sin(angle)
-        at_even = cosine @ even
-        return cosine, sine, at_even[:, 0], sine @ odd, at_even[:, 1:].reshape(-1, d, d)
-
-    if not features.normalise:
-        return lambda x: plain(x)[2:]
-
-    def normalised(x: Array) -> Derivatives:
-        # phi'omega = g / sqrt(q) with q = sum cos^2 = |raw phi|^2 m / 2; u is the gradient of log q.
-        cosine, sine, g, rise, bend = plain(x)
-        q_even = (cosine * cosine) @ norm_even
-        inverse = 1.0 / q_even[:, 0]
-        root, half = np.sqrt(inverse), 0.5 * g
-        u = ((cosine * sine) @ s) * (-2.0 * inverse)[:, None]
-        rise -= half[:, None] * u
-        cross = (rise - (0.5 * half)[:, None] * u)[:, :, None] * u[:, None, :]
-        bend -= 0.5 * (cross + cross.transpose(0, 2, 1))
-        bend -= (half * inverse)[:, None, None] * (q_even[:, 1:].reshape(-1, d, d) + norm_constant)
-        return g * root, rise * root[:, None], bend * root[:, None, None]
-
-    return normalised
-
-
-def second_moments(s: Array) -> tuple[Array, Array, Array]:
-    """Return [1, -s s'] and [1, -4 s s'], `(m, 1 + d^2)`, and 2 sum s s', `(d, d)`.
-
-    These give q = sum cos^2 and its Hessian from cos^2. The result is cached, since all agents share one feature set; the key
-    is the bits of the numbers.
-    """
-    return _second_moments(s.tobytes(), len(s))
-
-
-@lru_cache(maxsize=32)
-def _second_moments(frequencies: bytes, m: int) -> tuple[Array, Array, Array]:
-    s = np.frombuffer(frequencies).reshape(m, -1)
-    squares = (s[:, :, None] * s[:, None, :]).reshape(m, -1)
-    ones = np.ones((m, 1))
-    constant = 2.0 * squares.sum(axis=0).reshape(s.shape[1], s.shape[1])
-    return np.hstack([ones, -squares]), np.hstack([ones, -4.0 * squares]), constant

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from reference_derivatives import second_moments
 
-from fedbo.surrogates.features import Features, second_moments
+from fedbo.surrogates.features import Features
 
 Array = npt.NDArray[np.float64]
 TINY = 1e-300
@@ -56,7 +57,7 @@ def plane(features: Features, omega: Array) -> Plane:
         return lambda x, y: raw(x, y)[2]
 
     def normalised(x: float, y: float) -> SecondOrder:
-        # The formulas of features.derivatives: u is the gradient of log q.
+        # The formulas of feature_derivatives: u is the gradient of log q.
         cosine, sine, (g, gx, gy, hxx, hxy, hyy) = raw(x, y)
         q, qxx, qxy, _, qyy = ((cosine * cosine) @ norm_even).tolist()
         ux, uy = ((cosine * sine) @ s).tolist()

@@ -12,11 +12,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 from newton_ascent_2d import newton_ascent_2d, plane
+from reference_derivatives import derivatives
 from scipy.spatial.distance import cdist
 
 from fedbo.surrogates import candidates
 from fedbo.surrogates.candidates import Product, Sizes, product
-from fedbo.surrogates.draws import Draw, KernelPart, derivatives, value
+from fedbo.surrogates.draws import Draw, KernelPart, value
 from fedbo.surrogates.kernels import SE
 from fedbo.surrogates.maximise import FEW, MaximiserSettings, best_extra, scattered
 from fedbo.surrogates.newton_ascent import newton_ascent

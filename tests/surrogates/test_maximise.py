@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from newton_ascent_2d import newton_ascent_2d, plane
+from reference_derivatives import derivatives
 from reference_maximise import reference_maximise, values
 from scipy.optimize import Bounds, direct
 
@@ -21,7 +22,6 @@ from fedbo.surrogates.draws import (
     KernelPart,
     compiled_features,
     compiled_kernel,
-    derivatives,
     message_function,
     pathwise_draw,
     value,

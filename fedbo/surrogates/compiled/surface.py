@@ -1,4 +1,4 @@
-"""Value, gradient and Hessian of a draw at several points at once: `draws.derivatives`."""
+"""Value, gradient and Hessian of a draw at several points at once."""
 
 from __future__ import annotations
 

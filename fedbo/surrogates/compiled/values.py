@@ -1,4 +1,4 @@
-"""Values and derivatives of a draw at many points at once: `draws.value` and `draws.derivatives`."""
+"""Values and derivatives of a draw at many points at once: `draws.value`, with gradients and Hessians."""
 
 from __future__ import annotations
 

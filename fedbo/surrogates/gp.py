@@ -93,6 +93,22 @@ def representatives(x: Array, y: Array, count: int) -> Rows:
     return np.sort(np.concatenate([nearest[: count // 2], spread]))
 
 
+class CoordinateTrials(NamedTuple):
+    """Kinds of coordinates between which a fit chooses.
+
+    points `(c, n, e)`: the points in each kind.
+    kinds `(e,)`: the kind that each input has, which the fit changes.
+    inputs `(t,)`: the inputs for which others are tried.
+    first, cost: the kind that they have at first, and the log units by which any other one must be likelier.
+    """
+
+    points: Array
+    kinds: npt.NDArray[np.int64]
+    inputs: npt.NDArray[np.int64]
+    first: int
+    cost: float
+
+
 class WarpedFit(NamedTuple):
     """Hyperparameters of transformed values, the power of the transform, and the log density of the values as they are."""
 
@@ -101,21 +117,35 @@ class WarpedFit(NamedTuple):
     density: float
 
 
-def fit_warped(x: Array, y: Array, settings: GPSettings, begin: Beginning, powers: Sequence[float] = POWERS) -> WarpedFit:
+def fit_warped(
+    x: Array,
+    y: Array,
+    settings: GPSettings,
+    begin: Beginning,
+    powers: Sequence[float] = POWERS,
+    trials: CoordinateTrials | None = None,
+) -> WarpedFit:
     """Fit hyperparameters as `fit_gp` does, n > 0, after transforms of `y (n,)` by `powers`, and return the likeliest fit.
 
     The climb for a power begins at the fit for the power before. Once the density falls from one to the next, the others are
-    left out. The densities include the derivative of each transform, so they compare on the original values.
+    left out. The densities include the derivative of each transform, so they compare on the original values. With
+    `trials` other coordinates are tried, with the likeliest power.
     """
     (q, middle), rows = distances_below(y), representatives(x, y, FITTED)
     values = np.array([_warped(q, power) for power in powers])
     densities = (np.array(powers) - 1.0) * float(np.log(q[rows]).sum()) - len(rows) * math.log(middle)
-    hyper, place = _fit(x, values, rows, settings, begin, densities)
+    hyper, place = _fit(x, values, rows, settings, begin, densities, trials)
     return WarpedFit(hyper, powers[place], float(densities[place]))
 
 
 def _fit(
-    x: Array, values: Array, rows: Rows, settings: GPSettings, begin: Beginning, densities: Array
+    x: Array,
+    values: Array,
+    rows: Rows,
+    settings: GPSettings,
+    begin: Beginning,
+    densities: Array,
+    trials: CoordinateTrials | None = None,
 ) -> tuple[Hyperparameters, int]:
     """Fit hyperparameters to some rows of each of `values (k, n)` at `x (n, d)`; return the likeliest fit and its place.
 
@@ -123,19 +153,24 @@ def _fit(
     """
     if not (np.isfinite(x).all() and np.isfinite(values).all()):
         raise ValueError("points and values must be finite")
-    from fedbo.surrogates.compiled.fit import fit
+    from fedbo.surrogates.compiled.fit import choose, fit
 
     space, (offsets, scales) = _fit_space(settings, x.shape[1]), _standardisation(values, settings)
     starts, bounds = _starts(settings, x.shape[1], *begin)
-    best = starts[[0] * len(values)]
+    best, limits = starts[[0] * len(values)], (settings.iterations, settings.tolerance)
     if len(x) and not space.is_fixed:
         number, columns = FAMILIES[settings.kernel].number, np.ascontiguousarray(x[rows].T)
         standard = np.ascontiguousarray(((values - offsets[:, None]) / scales[:, None])[:, rows])
         if len(densities):
             densities -= len(rows) * np.log(scales)
-        if not fit(number, columns, standard, NO_COMMON, space.priors, starts, bounds, settings.iterations, best, densities):
+        if not fit(number, columns, standard, NO_COMMON, space.priors, starts, bounds, limits, best, densities):
             raise NotPositiveDefinite("a covariance matrix has no Cholesky factor at any rung of the jitter ladder")
     place = int(densities.argmax()) if len(densities) else 0
+    if trials is not None and len(trials.inputs):
+        points = np.ascontiguousarray(trials.points.transpose(0, 2, 1)[:, :, rows])
+        tried = trials.inputs, trials.first, trials.cost
+        more = (NO_COMMON, space.priors, bounds, limits, tried, trials.kinds, best[place])
+        densities[place] += choose(number, points, standard[place], *more)
     return _unpack(best[place], settings, float(offsets[place]), float(scales[place])), place
 
 
@@ -236,7 +271,7 @@ def _starts(settings: GPSettings, dim: int, rng: np.random.Generator, start: Hyp
         starts.extend(space.centre + space.width * rng.standard_normal((settings.restarts, len(usual))))
     if settings.noisy:
         noisy = np.array([*usual[:-1], np.log(settings.noisy)])
-        starts += [noisy] if start is None else [usual, noisy]
+        starts.append(usual if start is not None and rng.random() < 0.5 else noisy)
     return np.minimum(np.maximum(starts, bounds[:, 0]), bounds[:, 1]), bounds
 
 

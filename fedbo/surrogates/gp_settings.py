@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from fedbo.surrogates.kernels import FAMILIES
 
+EXACT = 2.2204460492503131e-09  # SciPy's tolerance
+
 
 @dataclass(frozen=True, slots=True)
 class FittedParameter:
@@ -40,8 +42,10 @@ class GPSettings:
     alike: standard deviation of a normal number that the logarithms of all length scales share. The common scale may then be
       far from its median while the scales stay near each other.
     spread: standard deviation, in log units, of the restarts about the start value where there is no prior.
-    noisy: begin two climbs at the start values, one of them with this noise variance. The data may be fine detail, or coarse
-      shape and noise.
+    noisy: begin two climbs at the start values, one of them with this noise variance, or, where a start is given, one of the
+      two, drawn at random. The data may be fine detail, or coarse shape and noise.
+    tolerance: a climb ends with a step that gains no more than this (relative beyond 1). The evidence of some tens of values
+      differs by less than a hundredth then, which is less than what they tell.
     """
 
     kernel: str = "se"
@@ -57,6 +61,7 @@ class GPSettings:
     restarts: int = 10
     spread: float = 1.5
     iterations: int = 200
+    tolerance: float = EXACT
 
     def __post_init__(self) -> None:
         if self.kernel not in FAMILIES:
@@ -76,6 +81,7 @@ ROBUST = GPSettings(
     variance=FittedParameter(1.0, (0.05, 20.0), prior=(1.0, 1.0)),
     noise_variance=FittedParameter(0.01, (1e-4, 1.0), prior=(0.01, 1.4)),
     restarts=1,
+    tolerance=1e-5,
 )
 
 # For any number of inputs, and for values that may be free of noise.
@@ -90,6 +96,7 @@ SCALED = GPSettings(
     noise_variance=FittedParameter(1e-4, (1e-8, 1.0), prior=(1e-4, 3.0)),
     noisy=0.3,
     restarts=0,
+    tolerance=1e-5,
 )
 
 # For objectives that are smooth, and perhaps free of noise: a squared exponential, and hardly a floor under the noise.
@@ -99,6 +106,7 @@ SMOOTH = replace(
     kernel="se",
     variance=FittedParameter(1.0, (0.05, 1e3), prior=(1.0, 2.0)),
     noise_variance=FittedParameter(1e-3, (1e-10, 1.0), prior=(1e-3, 4.0)),
+    tolerance=EXACT,
 )
 
 # In few inputs points are dense enough for fine detail, and real objectives have it near faces.

@@ -27,7 +27,7 @@ from fedbo.surrogates.gp import (
     predict,
     representatives,
 )
-from fedbo.surrogates.gp_settings import SMOOTH
+from fedbo.surrogates.gp_settings import EXACT, SMOOTH
 from fedbo.surrogates.kernels import FAMILIES
 from fedbo.surrogates.posterior import evidence_function, factorise
 
@@ -196,7 +196,7 @@ def case_of(seed: int) -> tuple[Array, Array, GPSettings]:
     n, dim = 1 + seed % 30, 1 + seed % 4
     x = rng.random((n, dim))
     y = np.sin(5 * x[:, 0]) + x.sum(axis=1) + 0.1 * rng.standard_normal(n) if seed % 5 else rng.standard_normal(n)
-    return x, y, (ROBUST, SMOOTH, GPSettings(), SCALED)[seed % 4]
+    return x, y, replace((ROBUST, SMOOTH, GPSettings(), SCALED)[seed % 4], tolerance=EXACT)
 
 
 @pytest.mark.long
@@ -238,7 +238,7 @@ def test_a_fit_to_what_has_no_cholesky_factor_is_refused() -> None:
 
     x, y = np.zeros((1, 3)), np.array([1.0, 2.0, 1e200])
     theta, wide, start = np.empty((1, 3)), np.array([[-700.0, 700.0]] * 3), np.array([[0.0, np.inf, 0.0]])
-    assert not fit(0, x, y[None], np.empty((0, 0)), np.zeros((3, 3)), start, wide, 10, theta, np.empty(0))
+    assert not fit(0, x, y[None], np.empty((0, 0)), np.zeros((3, 3)), start, wide, (10, EXACT), theta, np.empty(0))
 
 
 @pytest.mark.parametrize("dim", [1, 3, 10])

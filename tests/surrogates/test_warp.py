@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from fedbo.surrogates.gp import POWERS, SCALED, fit_gp, fit_warped, warp
+from fedbo.surrogates.gp import POWERS, SCALED, CoordinateTrials, fit_gp, fit_warped, warp
+from fedbo.surrogates.gp_settings import EXACT
 
 
 def values(seed: int, n: int = 12) -> np.ndarray:
@@ -33,6 +36,7 @@ def test_equal_values_and_a_single_one_stay_finite() -> None:
 
 def test_the_likeliest_transform_is_that_with_the_largest_density_of_the_values_as_they_are() -> None:
     """The density of y is that of the transformed values by the joint normal law, times the derivative from differences."""
+    settings = replace(SCALED, tolerance=EXACT)
     for seed in range(6):
         rng = np.random.default_rng(seed)
         x = rng.random((15, 2))
@@ -40,7 +44,7 @@ def test_the_likeliest_transform_is_that_with_the_largest_density_of_the_values_
         densities = []
         for power in POWERS:
             t = warp(y, power)
-            hyper = fit_gp(x, t, SCALED, rng)
+            hyper = fit_gp(x, t, settings, rng)
             covariance = hyper.scale**2 * (hyper.kernel(x, x) + hyper.noise_variance * np.eye(15))
             middle = float(np.median(y.max() - y))
 
@@ -51,10 +55,10 @@ def test_the_likeliest_transform_is_that_with_the_largest_density_of_the_values_
             slopes = [(at(v + 1e-6) - at(v - 1e-6)) / 2e-6 for v in y]
             law = multivariate_normal(np.full(15, hyper.offset), covariance)
             densities.append(float(law.logpdf(t)) + float(np.log(slopes).sum()))
-        found = fit_warped(x, y, SCALED, (rng, None))
+        found = fit_warped(x, y, settings, (rng, None))
         assert found.power == POWERS[int(np.argmax(densities))]
         assert found.density == pytest.approx(max(densities), abs=1e-4)
-        alone = fit_gp(x, warp(y, found.power), SCALED, rng)  # its climbs begin elsewhere, and end near those
+        alone = fit_gp(x, warp(y, found.power), settings, rng)  # its climbs begin elsewhere, and end near those
         np.testing.assert_allclose(found.hyper.length_scale, alone.length_scale, rtol=0.01)
 
 
@@ -74,3 +78,19 @@ def test_a_start_changes_where_the_climbs_begin_alone() -> None:
     again = fit_warped(x, y, SCALED, (rng, first.hyper))
     assert again.power == first.power
     np.testing.assert_allclose(np.log(again.hyper.length_scale), np.log(first.hyper.length_scale), atol=1e-2)
+
+
+@pytest.mark.parametrize("cost", [10.0, 1e3])
+def test_an_input_keeps_the_coordinates_in_which_the_values_are_likelier_by_more_than_the_cost(cost: float) -> None:
+    """The values are smooth in the square of the first input and in the second input as it is."""
+    rng = np.random.default_rng(5)
+    u = np.linspace(0.0, 1.0, 30)[rng.permutation(30)]
+    x = np.column_stack([u**0.25, rng.random(30)])
+    y = np.sin(9.0 * x[:, 0] ** 4) + x[:, 1]
+    trials = CoordinateTrials(np.array([x, x**4]), np.zeros(2, np.int64), np.arange(2), 0, cost)
+    first, found = fit_warped(x, y, SCALED, (rng, None)), fit_warped(x, y, SCALED, (rng, None), trials=trials)
+    assert trials.kinds.tolist() == ([1, 0] if cost == 10.0 else [0, 0])
+    assert (found.density > first.density + cost) == (cost == 10.0)
+    seen = np.column_stack([x[:, 0] ** 4, x[:, 1]]) if cost == 10.0 else x
+    alone = fit_warped(seen, y, SCALED, (rng, found.hyper), (found.power,))
+    assert found.density == pytest.approx(alone.density, abs=0.1)

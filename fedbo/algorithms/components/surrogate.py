@@ -14,13 +14,14 @@ from annotated_types import Ge, Gt, Lt
 from fedbo.algorithms.base import Array, Decision, Origin, Problem
 from fedbo.algorithms.components.coordinates import COORDINATES, FEW, beginning, distance, from_coordinates, to_coordinates
 from fedbo.algorithms.components.failures import supposed_values
-from fedbo.algorithms.components.typed_coordinates import embedded, restored
+from fedbo.algorithms.components.typed_coordinates import columns, embedded, restored
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import Marked, OneOf
 from fedbo.settings.records import changed, copied
 from fedbo.surrogates.features import Features
 from fedbo.surrogates.gp import (
     POWERS,
+    CoordinateTrials,
     Hyperparameters,
     Posterior,
     condition,
@@ -281,22 +282,18 @@ class Surrogate(Marked):
         if self.coordinates != "learned":
             fit = fit_warped(state.u, y, settings, (rng, state.hyper))
             return changed(state, hyper=fit.hyper, power=fit.power)
-        x, dim = from_coordinates(state.u, "learned"), state.u.shape[1]
-        settings = settings if state.lattice is None else settings_of_typed(settings, x, state.lattice)
-        quick = replace(settings, noisy=0.0)  # one climb, from what is known already
-        first = (beginning("learned", dim),) * dim
-        axes = state.axes or first
-        fit = fit_warped(modelled_points(x, axes, state.lattice), y, settings, (rng, state.hyper))
-        for k in rng.permutation(dim)[: TRIED if len(y) >= FEWEST else 0]:
-            if state.lattice is not None and k in state.lattice.unordered:
-                continue
-            for name in COORDINATES:
-                other = (*axes[:k], name, *axes[k + 1 :])
-                if other == axes:
-                    continue
-                found = fit_warped(modelled_points(x, other, state.lattice), y, quick, (rng, fit.hyper), (fit.power,))
-                if found.density - fit.density > COST * (_apart(other, first) - _apart(axes, first)):
-                    axes, fit = other, found
+        x, dim, lattice = from_coordinates(state.u, "learned"), state.u.shape[1], state.lattice
+        settings = settings if lattice is None else settings_of_typed(settings, x, lattice)
+        first = beginning("learned", dim)
+        axes = state.axes or (first,) * dim
+        points = np.array([modelled_points(x, name, lattice) for name in COORDINATES])
+        at = np.arange(dim) if lattice is None else np.array([column for column, _ in columns(lattice)])
+        kinds, drawn = np.zeros(points.shape[2], np.int64), rng.permutation(dim)[: TRIED if len(y) >= FEWEST else 0]
+        kinds[at] = [COORDINATES.index(name) for name in axes]
+        tried = at[drawn] if lattice is None else at[[k for k in drawn if k not in lattice.unordered]]
+        trials = CoordinateTrials(points, kinds, tried, COORDINATES.index(first), COST)
+        fit = fit_warped(modelled_points(x, axes, lattice), y, settings, (rng, state.hyper), POWERS, trials)
+        axes = tuple(COORDINATES[kind] for kind in kinds[at])
         return changed(state, hyper=fit.hyper, power=fit.power, axes=axes)
 
     def _warped_along(
@@ -382,7 +379,7 @@ class Surrogate(Marked):
         return np.concatenate([u, state.waiting]), np.concatenate([y, expected])
 
 
-def modelled_points(x: Array, axes: tuple[str, ...], lattice: Lattice | None) -> Array:
+def modelled_points(x: Array, axes: str | tuple[str, ...], lattice: Lattice | None) -> Array:
     """Turn points of the unit cube `(n, d)` into the coordinates `(n, e)` in which a "warped" surrogate sees them."""
     return to_coordinates(x, axes) if lattice is None else embedded(x, axes, lattice)
 
@@ -393,11 +390,6 @@ def settings_of_typed(settings: GPSettings, x: Array, lattice: Lattice) -> GPSet
         return settings
     active = float((~lattice.inactive(x)).sum(axis=1).mean())
     return replace(settings, length_scale=settings.length_scale.times(math.sqrt(active)), growing=False)
-
-
-def _apart(axes: tuple[str, ...], first: tuple[str, ...]) -> int:
-    """Return the number of inputs whose coordinates differ from the initial ones."""
-    return sum(one != other for one, other in zip(axes, first, strict=True))
 
 
 def first_point(state: LocalState, streams: Streams) -> Array:

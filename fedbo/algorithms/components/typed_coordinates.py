@@ -30,7 +30,7 @@ def columns(lattice: Lattice) -> tuple[tuple[int, int], ...]:
     return tuple((end - width, end) for end, width in zip(ends, widths, strict=True))
 
 
-def embedded(x: Array, axes: tuple[str, ...], lattice: Lattice) -> Array:
+def embedded(x: Array, axes: str | tuple[str, ...], lattice: Lattice) -> Array:
     """Turn points of the unit cube `(n, d)` into the surrogate's coordinates `(n, e)`."""
     off, numbers = lattice.inactive(x), np.where(lattice.inactive(x), MIDDLE, to_coordinates(x, axes))
     blocks = []

@@ -24,6 +24,7 @@ Array = npt.NDArray[np.float64]
 INTERPOLATION_NOISE = 1e-4  # relative to the variance of the interpolated function
 LEAST_RESIDUAL = 0.02  # of the squared scale: what an interpolation between design points leaves out
 MATERN = FAMILIES["matern52"]
+TOLERANCE = 1e-5  # of the gain of a step, which ends a climb of the fit
 
 
 class LearnedPrior(NamedTuple):
@@ -225,7 +226,7 @@ def fit(prior: LearnedPrior, x: Array, y: Array, iterations: int = 100) -> Prior
 
     medians, best = np.log(prior.parameters), np.empty((1, 4))
     starts = np.array([medians, medians + (0.0, 1.2, 0.0, -1.4)])  # the shared part counts, or the residual does
-    if not climb(*evidence(prior, x, y), starts, LIMITS, iterations, best, np.empty(0)):
+    if not climb(*evidence(prior, x, y), starts, LIMITS, (iterations, TOLERANCE), best, np.empty(0)):
         raise NotPositiveDefinite("the covariance of a learned prior has no Cholesky factor at any rung of the jitter ladder")
     length, variance, noise, tau = np.exp(best[0]).tolist()
     return PriorParameters(length_scale=length, variance=variance, noise_variance=noise, tau=tau)

@@ -1,7 +1,7 @@
 """L-BFGS-B (Byrd, Lu, Nocedal and Zhu 1995; Morales and Nocedal 2011) for hyperparameters and for acquisitions.
 
 There are so few variables that the quasi-Newton matrix is formed explicitly, from a multiple of the identity by the BFGS
-updates of the last ten steps. This equals the compact form. Rules and tolerances are those of SciPy, so that the steps agree.
+updates of the last ten steps. This equals the compact form. The rules are those of SciPy, so that the steps agree.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Workspace(NamedTuple):
 
 EPSILON = 2.220446049250313e-16
 MEMORY, TRIALS = 10, 20
-VALUE_TOLERANCE, GRADIENT_TOLERANCE = 2.2204460492503131e-09, 1e-5
+GRADIENT_TOLERANCE = 1e-5
 
 
 @compiled()
@@ -260,8 +260,11 @@ def _remember(steps: Array, changes: Array, count: int, x: Array, start: Array, 
 
 
 @compiled()
-def descend(model: Any, theta: Array, most: int) -> float:
-    """Descend from `theta (p,)`, which is moved to where the descent ends, in at most so many steps; the value there."""
+def descend(model: Any, theta: Array, most: int, tolerance: float) -> float:
+    """Descend from `theta (p,)`, which is moved to where the descent ends, in at most so many steps; the value there.
+
+    The descent ends where a step gains no more than `tolerance` times max(1, |value|).
+    """
     p, bounds = len(theta), model.bounds
     gradient, there, start, before = np.empty(p), np.empty(p), np.empty(p), np.empty(p)
     steps, changes, count, scale = np.empty((MEMORY, p)), np.empty((MEMORY, p)), 0, 1.0
@@ -288,7 +291,7 @@ def descend(model: Any, theta: Array, most: int) -> float:
             continue
         _copy(theta, there)
         done += 1
-        if last - value <= VALUE_TOLERANCE * max(abs(last), abs(value), 1.0):
+        if last - value <= tolerance * max(abs(last), abs(value), 1.0):
             break
         bent = _bend(there, start, gradient, before)
         if bent > -EPSILON * step * _along(before, start, target):

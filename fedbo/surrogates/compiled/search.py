@@ -12,6 +12,7 @@ from fedbo.surrogates.compiled.jit import BOOL, FLOAT, INT, MATRIX, VECTOR, Tupl
 from fedbo.surrogates.compiled.minimise import descend
 
 Array = Any
+TOLERANCE = 1e-6  # of the gain of a step, which ends a climb
 PROCESS = Tuple((INT, MATRIX, VECTOR, FLOAT, VECTOR, MATRIX, MATRIX))
 CRITERION = Tuple((FLOAT, BOOL))
 
@@ -53,7 +54,7 @@ def climb(process: Any, criterion: Any, bounds: Array, points: Array, limits: tu
         for place in places:
             start = first + place
             x = points[start].copy()
-            top = -descend(model, x, limits[2])
+            top = -descend(model, x, limits[2], TOLERANCE)
             if not np.isfinite(top):
                 x, top = points[start].copy(), values[start]
             if top > highest:

@@ -72,11 +72,11 @@ LINES = {
     "surrogates/compiled": 2762,
     "templates": 1,
     "testing": 879,
-    "tuning": 2893,
+    "tuning": 2937,
     "workers": 1983,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 87746, "no room": 43811, "modules": 611}
+MOST = {"all": 87787, "no room": 43811, "modules": 611}
 
 
 @cache

@@ -26,7 +26,7 @@ from fedbo.settings.own_modules import is_earlier
 from fedbo.study.document import StudyError, as_document
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, checked_study, recall_study
-from fedbo.tuning.arguments import DEFAULTS, Options, Resources, check_arguments, in_arguments, value_of_metrics
+from fedbo.tuning.arguments import DEFAULTS, EVALUATION, Options, Resources, check_arguments, in_arguments, value_of_metrics
 from fedbo.tuning.progress import TuningProgress
 from fedbo.tuning.start import enqueued_file, start_file
 
@@ -44,7 +44,6 @@ _ELSEWHERE = {
     "timeout": "use seconds",
     "n_jobs": "use parallel (evaluations of each agent at once)",
 }
-_EVALUATION = ("retries", "failure", "time_limit", "memory_limit", "parallel", "prefetch")  # keys of [evaluation]
 
 
 @spelled_out(Options, DEFAULTS)
@@ -151,7 +150,7 @@ def tuning_study(function: Callable[..., Any], space: Any, agents: int, options:
         | {"iterations": settings["iterations"]},
         "algorithm": [_algorithm(options.get("algorithm", "fts" if agents > 1 else "gp_ei"))],
         "timing": {"clock": "wall"},
-        "evaluation": _given(settings, **{name: name for name in _EVALUATION})
+        "evaluation": _given(settings, **{name: name for name in EVALUATION})
         | {"resources": _tables(options.get("resources", {}))},
         "hosting": {"kind": "dedicated"} | _given(options, address="address"),
     }

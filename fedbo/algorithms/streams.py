@@ -9,7 +9,7 @@ policy therefore leaves every other draw as it was.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from hashlib import blake2b
@@ -20,6 +20,7 @@ import numpy.typing as npt
 from numpy.random.bit_generator import ISeedSequence
 
 Numbers = npt.NDArray[np.int64]
+GoesOn = Callable[[np.random.Generator, Sequence[float], float], Iterator[float]] | None
 WORLD = -1  # owner of draws that all agents share
 COORDINATOR = -2
 
@@ -96,11 +97,16 @@ class Streams:
         return draw(self.rng(purpose))
 
     def times(
-        self, purpose: str, draw: Callable[[np.random.Generator], Iterator[float]], memoryless: bool = True
+        self,
+        purpose: str,
+        draw: Callable[[np.random.Generator], Iterator[float]],
+        memoryless: bool = True,
+        goes_on: GoesOn = None,
     ) -> Iterator[float]:
         """Return the ascending times of one purpose; `draw` makes them with the purpose's generator.
 
-        With `memoryless`, what follows a moment depends on the past only by whether the number of times so far is even.
+        With `memoryless`, what follows a moment depends on the past only by whether the number of times so far is even. With
+        `goes_on`, it is what this makes with a generator, the past and the moment.
         """
         return draw(self.rng(purpose))
 

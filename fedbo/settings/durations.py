@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Gt, Lt
 
-from fedbo.settings.ranges import check
+from fedbo.settings.errors import SettingError
+from fedbo.settings.ranges import OneOf, check
 
 Array = npt.NDArray[np.float64]
 
@@ -131,6 +132,42 @@ class Gamma(_Lasting):
     def draw(self, rng: np.random.Generator, size: int) -> Array:
         """Sample `size` durations."""
         return rng.gamma(self.shape, self.mean / self.shape, size)
+
+
+_LAWS = {one.model: one for one in (Exponential, Lognormal, Gamma, Pareto)}
+_OF_LAWS = ("sigma", "shape", "alpha")
+
+
+@dataclass(frozen=True, slots=True)
+class DurationLaw:
+    """A law of durations, with the settings of the model of this name; of all other settings only `mean` is allowed."""
+
+    model: Annotated[str, OneOf(tuple(_LAWS))]
+    """Name of the law."""
+    mean: Annotated[float, Gt(0), Lt(inf)] = 1.0
+    """Expected duration."""
+    sigma: float | None = None
+    """As of `lognormal`. Default: 1."""
+    shape: float | None = None
+    """As of `gamma`. Default: 2."""
+    alpha: float | None = None
+    """As of `pareto`. Default: 2.5."""
+
+    def __post_init__(self) -> None:
+        check(self)
+        made = self.make()
+        for name in _OF_LAWS:
+            if hasattr(made, name):
+                object.__setattr__(self, name, getattr(made, name))
+            elif getattr(self, name) is not None:
+                raise SettingError(name, f"is no setting of {self.model}; remove it", getattr(self, name))
+
+    def make(self) -> Exponential | Lognormal | Gamma | Pareto:
+        """Return the model."""
+        declared: Any = _LAWS[self.model]
+        own = {name: getattr(self, name) for name in _OF_LAWS if hasattr(declared, name) and getattr(self, name) is not None}
+        made: Exponential | Lognormal | Gamma | Pareto = declared(mean=self.mean, **own)
+        return made
 
 
 def transmission_time(latency: float, size: int, bandwidth: float | None) -> float:

@@ -49,7 +49,10 @@ class OneOf:
 
 
 def check(settings: Any) -> None:
-    """Raise SettingError for the first setting outside the range of its field's marks. None means no value and is accepted."""
+    """Raise SettingError for the first setting outside the range of its field's marks, which also hold for each of a tuple.
+
+    None means no value and is accepted, and so is what is not a number where a range is one of numbers.
+    """
     for name, marks in marks_of(type(settings)).items():
         value = getattr(settings, name)
         if value is None:
@@ -57,7 +60,8 @@ def check(settings: Any) -> None:
         for mark in marks:
             if isinstance(mark, OneOf) and value not in mark.choices:
                 raise unknown_choice(name, str(value), map(str, mark.choices))
-            if type(mark) in BOUNDS and not BOUNDS[type(mark)][1](value, _bound(mark)):
+            numbers = [one for one in (value if isinstance(value, tuple) else (value,)) if isinstance(one, int | float)]
+            if type(mark) in BOUNDS and not all(BOUNDS[type(mark)][1](one, _bound(mark)) for one in numbers):
                 raise SettingError(name, f"must be {range_of(marks)}", value, hint_of(marks))
 
 

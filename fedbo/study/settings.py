@@ -84,8 +84,9 @@ def _within(declared: Any, tables: Settings) -> list[SettingError]:
 
 @cache  # the cells of a sweep are checked one by one
 def _tables_of(declared: Any) -> dict[str, Any]:
-    """Return the settings of a class that are themselves dataclasses."""
-    return {name: hint for name, hint in typing.get_type_hints(declared).items() if dataclasses.is_dataclass(hint)}
+    """Return the settings of a class that are themselves dataclasses, or may be."""
+    hints = {name: (hint, *typing.get_args(hint)) for name, hint in typing.get_type_hints(declared).items()}
+    return {name: one for name, some in hints.items() for one in some if dataclasses.is_dataclass(one)}
 
 
 @cache
@@ -117,12 +118,16 @@ def _collapsed(error: ValidationError, declared: type[Any], given: Mapping[str, 
     """Join pydantic's errors for the members of a union, whose names are not part of the place."""
     marks = marks_of(declared)
     found: dict[str, list[str]] = {}
-    for item in error.errors(include_url=False):
+    items = error.errors(include_url=False)
+    outside = {str(item["loc"][0]) for item in items if item["type"] in _OUTSIDE}
+    for item in items:
         if item["type"] == "json_invalid":  # of all that Python's strings may hold, only this is no JSON
             texts = {name: json.dumps(value, ensure_ascii=False) for name, value in given.items()}
             wrong = next(name for name, text in texts.items() if encodable(text) != text)
             return [SettingError((wrong,), UNENCODABLE)]
         name = str(item["loc"][0])
+        if name in outside and item["type"] not in _OUTSIDE:  # the right type is known by the range
+            continue
         if item["type"] in _OUTSIDE and name in marks:  # in the words of the class
             remedy = "; ".join(filter(None, (f"must be {range_of(marks[name])}", hint_of(marks[name]))))
         else:

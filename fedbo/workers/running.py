@@ -6,9 +6,9 @@ import math
 
 from fedbo.actors.task import Task
 from fedbo.algorithms.streams import COORDINATOR, Streams
-from fedbo.coordinator.environment.availability import Ascending
 from fedbo.coordinator.environment.durations import Evaluations, StepDurations
-from fedbo.coordinator.environment.faults import Plan, Preemption, fault_times
+from fedbo.coordinator.environment.fault_times import FaultTimes
+from fedbo.coordinator.environment.faults import Plan, Preemption
 from fedbo.coordinator.kernel.events import (
     After,
     Effect,
@@ -223,9 +223,8 @@ class WorkerEvents:
     def __init__(self, evaluations: RunningEvaluations, plan: Plan, streams: Streams, log: list[EventLine]) -> None:
         assert evaluations.pool is not None
         self._evaluations, self._pool, self._log = evaluations, evaluations.pool, log
-        self._streams = streams.of(COORDINATOR)
         self._faults = {place: fault for place, fault in enumerate(plan) if isinstance(fault, Preemption)}
-        self._times: dict[tuple[int, int], Ascending] = {}
+        self._times = FaultTimes(self._faults, "preemption", streams.of(COORDINATOR).at, streams)
 
     def start(self) -> list[Effect]:
         """Schedule when classes join and leave, and the first preemption of each worker."""
@@ -245,11 +244,9 @@ class WorkerEvents:
 
     def time_of(self, event: WorkerPreempted) -> float:
         """Return when a worker is taken away for the event's time; infinity if never."""
-        key = place, worker = event.fault, event.worker
-        if key not in self._times:
-            streams, fault = self._streams.at(worker), self._faults[place]
-            self._times[key] = Ascending(lambda: streams.times(f"preemption {place}", lambda rng: fault_times(fault, rng)))
-        return self._times[key].at(event.number)
+        fault = self._faults[event.fault]
+        owner = self._pool.workers_of(fault.workers)[0] if fault.together else event.worker
+        return self._times.at(event.fault, owner, event.number)
 
     def changed(self, state: CoreState, event: WorkersChanged, now: float) -> list[Effect]:
         """Process a class of workers that joins, or leaves for good."""
@@ -267,9 +264,8 @@ class WorkerEvents:
         fault = self._faults[place]
         self._log.append(WorkerTaken(now, worker, self._pool.class_of(worker).name))
         effects = self._leave(state, worker, fault.checkpoint, now)
-        if fault.duration is None:
-            return effects
-        effects.append(After(fault.duration, WorkerReturned(place, worker)))
+        lasting = self._times.lasting(place, worker, number)
+        effects += [] if lasting == math.inf else [After(lasting, WorkerReturned(place, worker))]
         return effects + self._schedule(place, worker, number + 1, now)
 
     def returned(self, state: CoreState, event: WorkerReturned, now: float) -> list[Effect]:

@@ -33,12 +33,15 @@ from fedbo.coordinator.environment.faults import (
 from fedbo.coordinator.environment.timing import Constant, DecisionTimeModel, Exponential, Lognormal, Pareto, SpeedClasses
 from fedbo.coordinator.kernel.exchange import Staleness
 from fedbo.coordinator.selection import Selection
+from fedbo.settings.durations import DurationLaw
 
 AGENTS, DIM = 4, 2
 UNTIL = 200.0  # who begins again whenever it leaves may never end
 
 times = st.floats(0.0, 12.0)
 spans = st.floats(0.1, 4.0)
+laws = st.builds(DurationLaw, model=st.sampled_from(["exponential", "lognormal", "gamma", "pareto"]), mean=spans)
+lasting = st.one_of(spans, spans, laws)
 chances = st.sampled_from([0.1, 0.4, 0.9])
 some = st.lists(st.integers(0, AGENTS - 1), min_size=1, max_size=AGENTS, unique=True).map(lambda n: tuple(sorted(n)))
 
@@ -49,7 +52,9 @@ OF_AGENTS = sorted(FAULTS.keys() - {"preemption"})  # which strikes the workers 
 @st.composite
 def when(draw: Any) -> dict[str, Any]:
     kind = draw(st.sampled_from(["at", "event", "rate"]))
-    return {kind: draw({"at": times, "event": st.integers(1, 120), "rate": st.floats(0.02, 0.3)}[kind])}
+    several = st.lists(times, min_size=1, max_size=3, unique=True).map(lambda some: tuple(sorted(some)))
+    at = st.one_of(times, times, several)
+    return {kind: draw({"at": at, "event": st.integers(1, 120), "rate": st.floats(0.02, 0.3)}[kind])}
 
 
 @st.composite
@@ -74,15 +79,17 @@ def faults(draw: Any, kind: str | None = None) -> Fault:
         }[kind]()
     moment = draw(when())
     if kind == "coordinator":
-        return Restart(**moment, duration=draw(spans))
+        return Restart(**moment, duration=draw(lasting))
     struck = {"agents": draw(some), **moment}
+    if kind != "partition" and "rate" in moment:
+        struck["together"] = draw(st.booleans())
     return {
         "crash": lambda: Crash(
-            **struck, state=draw(st.sampled_from(["kept", "lost"])), restart=draw(st.one_of(spans, spans, st.none()))
+            **struck, state=draw(st.sampled_from(["kept", "lost"])), restart=draw(st.one_of(lasting, lasting, st.none()))
         ),
-        "hang": lambda: Hang(**struck, duration=draw(spans)),
-        "slow": lambda: Slow(**struck, duration=draw(spans), factor=draw(st.floats(1.0, 5.0))),
-        "partition": lambda: NetworkPartition(**struck, duration=draw(spans)),
+        "hang": lambda: Hang(**struck, duration=draw(lasting)),
+        "slow": lambda: Slow(**struck, duration=draw(lasting), factor=draw(st.floats(1.0, 5.0))),
+        "partition": lambda: NetworkPartition(**struck, duration=draw(lasting)),
     }[kind]()
 
 

@@ -77,7 +77,7 @@ def test_evaluations_that_end_and_are_lost_with_their_step_again_and_again_end_t
 @pytest.mark.parametrize(
     "setting",
     [
-        pytest.param(plan(Hang(ALL, rate=1.0, duration=1000.0)), id="hangs"),
+        pytest.param(plan(Hang(ALL, rate=1e7, duration=1000.0)), id="hangs"),
         pytest.param(unreachable(Loss(ALL, 1.0)), id="loss"),
         pytest.param(unreachable(NetworkPartition(ALL, rate=1.0, duration=1e9)), id="partitions"),
         pytest.param(unreachable(Restart(rate=1.0, duration=1e9)), id="coordinator"),

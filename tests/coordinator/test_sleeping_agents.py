@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
+from itertools import count, takewhile
 from typing import Any
 
 import numpy as np
@@ -17,11 +19,13 @@ from test_idle_agents import ROUNDS, idle, world
 
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.endless import EndlessError
-from fedbo.coordinator.environment.availability import Ascending, Changes, Daily, Markov, Within
-from fedbo.coordinator.environment.faults import Crash, Hang, NetworkPartition, Slow, fault_times
+from fedbo.coordinator.environment.availability import Changes, Daily, Markov, Within
+from fedbo.coordinator.environment.fault_times import FaultTimes
+from fedbo.coordinator.environment.faults import Crash, Hang, NetworkPartition, Slow
 from fedbo.coordinator.environment.timing import Constant
 from fedbo.coordinator.idle.passing import Passing, gaps_of_changes, gaps_of_strikes
 from fedbo.coordinator.kernel.exchange import Deadline, Exchange
+from fedbo.settings.durations import DurationLaw
 
 BEGINS = {"absent": "returned", "crashed": "restarted", "hung": "woke", "slowed": "recovered", "cut": "joined"}
 EVERYBODY = tuple(range(20))
@@ -46,6 +50,18 @@ UNREST: dict[str, Any] = {
             )
         },
         "availability": Markov(3.0, 1.0),
+    },
+    "laws": {
+        "world": {
+            "plan": (
+                Crash(EVERYBODY, rate=0.1, restart=DurationLaw("exponential", 1.0)),
+                Crash(EVERYBODY[:9], rate=0.05, restart=DurationLaw("gamma", 2.0), together=True),
+                Crash(EVERYBODY, at=(2.0, 2.5, 9.0), restart=DurationLaw("pareto", 2.0), state="lost"),
+                Hang(EVERYBODY, rate=0.1, duration=DurationLaw("lognormal", 1.0)),
+                Hang(EVERYBODY[4:], rate=0.05, duration=2.0, together=True),
+                Slow(EVERYBODY, at=(1.0, 3.0), duration=DurationLaw("exponential", 3.0)),
+            )
+        }
     },
     "all at once": {
         "world": {
@@ -122,7 +138,8 @@ MODELS = [Markov(3.0, 1.5), Daily(8.0, 5.0, 2.0, 4), Within(Markov(2.0, 2.0), 1.
 def test_times_that_pass_for_many_agents_are_those_of_each(model: Any) -> None:
     streams, agents = Streams(7, 2), np.arange(0, 600, 3)
     changes = Changes(lambda agent: model, streams)
-    passing, each = Passing(agents, changes, streams, gaps_of_changes(model)), Changes(lambda agent: model, streams)
+    passing = Passing(agents, (changes, lambda agent, number: 0.0), streams, gaps_of_changes(model))
+    each = Changes(lambda agent: model, streams)
     for now in (0.0, 0.5, 40.0, 41.0, 200.0):
         passing.go_on(now)
         for place, agent in enumerate(agents.tolist()):
@@ -131,18 +148,16 @@ def test_times_that_pass_for_many_agents_are_those_of_each(model: Any) -> None:
             assert not number or passing.last.item(place) == each(agent, number - 1) <= now
 
 
-def test_strikes_that_follow_each_other_soon_are_a_chain() -> None:
-    fault, streams, agents = Crash(EVERYBODY, rate=0.7, restart=1.0), Streams(3), np.arange(100)
-
-    def strikes(agent: int, now: float) -> list[float]:
-        drawn = Ascending(lambda: streams.of(agent).times("fault 4 strikes", lambda rng: fault_times(fault, rng)))
-        return [time for number in range(200) if (time := drawn.at(number)) <= now]
-
-    passing = Passing(agents, lambda agent, number: 0.0, streams, gaps_of_strikes(4, fault), 1.0)
+@pytest.mark.parametrize("restart", [1.0, DurationLaw("lognormal", 1.0), None], ids=["constant", "drawn", "for good"])
+def test_strikes_that_pass_for_many_agents_are_those_of_each_and_never_overlap(restart: Any) -> None:
+    fault, streams, agents = Crash(EVERYBODY, rate=0.7, restart=restart), Streams(3), np.arange(100)
+    times, each = (FaultTimes({4: fault}, "fault", lambda owner: streams.of(owner).at(0), streams) for _ in range(2))
+    passing = Passing(agents, (partial(times.at, 4), partial(times.lasting, 4)), streams, gaps_of_strikes(4, fault))
+    assert (gaps_of_strikes(4, fault) is None) == isinstance(restart, DurationLaw)
     for now in (0.1, 3.0, 20.0):
         passing.go_on(now)
         for agent in range(100):
-            since, last = -np.inf, -np.inf
-            for time in strikes(agent, now):
-                since, last = since if time < last + 1.0 else time, time
-            assert passing.since[agent] == since and passing.last[agent] == last
+            strikes = list(takewhile(lambda time: time <= now, (each.at(4, agent, number) for number in count())))  # noqa: B023
+            ends = [time + each.lasting(4, agent, number) for number, time in enumerate(strikes)]
+            assert passing.last[agent] == max(strikes, default=-np.inf) and passing.ends[agent] == max(ends, default=-np.inf)
+            assert all(end <= after for end, after in zip(ends, strikes[1:], strict=False))

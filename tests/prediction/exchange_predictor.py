@@ -55,8 +55,8 @@ class Prediction:
 
     def run(self) -> list[Line]:
         for fault in self.world["faults"]:
-            if "at" in fault:
-                self.after(fault["at"], lambda fault=fault: self.strike(fault), counts=False)
+            for number, time in enumerate(fault.get("at", ())):
+                self.after(time, lambda fault=fault, number=number: self.strike(fault, number), counts=False)
         for agent in self.agents:
             if self.world["days"][agent.number]:
                 self.after(self.world["days"][agent.number][1], lambda agent=agent: self.leave(agent), counts=False)
@@ -324,37 +324,45 @@ class Prediction:
             self.say(kind, agent.number, 0)
         agent.untold = told
 
-    def strike(self, fault: dict[str, Any]) -> None:
+    @staticmethod
+    def lasting(fault: dict[str, Any], agent: int, number: int) -> float:
+        """Give how long a strike of this number lasts for an agent: a set time, or one that is drawn."""
+        lasts = fault["duration"]
+        return float(lasts(agent, number) if callable(lasts) else lasts)
+
+    def strike(self, fault: dict[str, Any], number: int) -> None:
         kind = fault["kind"]
         if kind == "coordinator":
             self.say("down", -2, 0)
             self.down += 1
-            self.after(fault["duration"], self.come_up, counts=False)
+            self.after(self.lasting(fault, -2, number), self.come_up, counts=False)
             return
         begins = {"hang": "hung", "slow": "slowed", "partition": "cut"}[kind]
         for agent in (self.agents[number] for number in fault["agents"]):
             if agent.ended and not (kind == "partition" and agent.under_way):
                 continue
-            self.tell_begin(begins, agent, fault)
+            strike = (fault, number)
+            self.tell_begin(begins, agent, strike)
             if kind == "hang":
                 self.hold(agent)
             elif kind == "slow":
                 self.change_pace(agent, 1 / fault["factor"])
             else:
                 agent.cuts += 1
-            self.after(fault["duration"], lambda agent=agent: self.recover(fault, agent), counts=False)
+            lasts = self.lasting(fault, agent.number, number)
+            self.after(lasts, lambda agent=agent, strike=strike: self.recover(strike, agent), counts=False)
 
     def come_up(self) -> None:
         self.say("up", -2, 0)
         self.down -= 1
         self.settle()
 
-    def recover(self, fault: dict[str, Any], agent: Agent) -> None:
-        kind = fault["kind"]
+    def recover(self, strike: tuple[dict[str, Any], int], agent: Agent) -> None:
+        fault, kind = strike[0], strike[0]["kind"]
         agent.cuts -= kind == "partition"
         if agent.ended and not (kind == "partition" and agent.under_way):
             return
-        self.tell_end({"hang": "woke", "slow": "recovered", "partition": "joined"}[kind], agent, fault)
+        self.tell_end({"hang": "woke", "slow": "recovered", "partition": "joined"}[kind], agent, strike)
         if kind == "hang":
             self.let_go(agent)
         elif kind == "slow":

@@ -18,6 +18,7 @@ from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.coordinator.assembly import assembled
 from fedbo.coordinator.environment.availability import Always, Daily
+from fedbo.coordinator.environment.duration_blocks import Durations
 from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.environment.timing import Constant
@@ -27,6 +28,7 @@ from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.exchange import Barrier, Buffered, Deadline, FirstK, Immediate, Staleness
 from fedbo.coordinator.logged.table import LoggedEvent
 from fedbo.coordinator.selection import Selection
+from fedbo.settings.durations import DurationLaw
 from fedbo.workers.models import ClusterModel, Resources, WorkerClass
 
 World = dict[str, Any]
@@ -82,6 +84,16 @@ def draw_exchange(seed: int) -> World:
         "choose": None,
         "rows": idle.random() < 0.25,
     }
+    laws = random.Random(f"laws {seed}")
+    for place, fault in enumerate(faults):
+        if "at" not in fault:
+            continue
+        fault["at"] = [fault["at"], *([fault["at"] + laws.uniform(0.1, 3.0)] if laws.random() < 0.3 else [])]
+        if laws.random() < 0.3:
+            law = DurationLaw(laws.choice(["exponential", "gamma"]), laws.uniform(0.2, 2.0))
+            together = fault["kind"] != "coordinator" and fault["kind"] != "partition" and laws.random() < 0.4
+            fault |= {"duration": _Drawn(seed, place, law, together or "factor" not in fault and fault["kind"] != "hang")}
+            fault |= {"together": True} if together else {}
     if world["mode"] == "deadline":
         world["least"] = more.choice([1, 2, 3])
     if idle.random() < 0.7:
@@ -89,6 +101,17 @@ def draw_exchange(seed: int) -> World:
         if idle.random() < 0.7:
             world["days"] = [(day := idle.uniform(1.0, 8.0), idle.uniform(0.3, 0.9) * day) for _ in range(agents)]
     return world
+
+
+class _Drawn:
+    """How long each strike of a fault lasts for an agent, drawn as the engine draws it: apart, or one for all."""
+
+    def __init__(self, seed: int, place: int, law: DurationLaw, is_shared: bool) -> None:
+        self.law, self._is_shared = law, is_shared
+        self._lengths = Durations(lambda owner: law.make(), f"fault {place} lasts", Streams(seed))
+
+    def __call__(self, agent: int, number: int) -> float:
+        return self._lengths.of(COORDINATOR if self._is_shared else agent, number)
 
 
 class _Chooser:
@@ -119,7 +142,7 @@ def exchange_run(world: World) -> list[LoggedEvent]:
     common = AgentModels(latency=Constant(world["latency"]), bandwidth=world["bandwidth"])
     names = ("kind", "day")
     plan = tuple(
-        FAULTS[fault["kind"]](**{name: value for name, value in fault.items() if name not in names}, **certain(fault))
+        FAULTS[fault["kind"]](**{name: made(value) for name, value in fault.items() if name not in names}, **certain(fault))
         for fault in world["faults"]
     )
     talking = Talk(up=world["up"], down=world["down"])
@@ -133,6 +156,11 @@ def exchange_run(world: World) -> list[LoggedEvent]:
         setting,
         assembled(setting.task(), exchange, Environment(common, lengths, plan=plan, idle_rows=world["rows"], **sending)),
     )
+
+
+def made(value: Any) -> Any:
+    """Return a setting of a fault as the engine takes it."""
+    return value.law if isinstance(value, _Drawn) else tuple(value) if isinstance(value, list) else value
 
 
 def there(day: tuple[float, float] | None) -> Always | Daily:

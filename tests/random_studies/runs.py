@@ -6,7 +6,7 @@ from typing import Any
 
 from fedbo.stopping.stoppers import STOPPERS
 from fedbo.workers.models import RULES
-from fedbo_hunt.surroundings import Draws
+from fedbo_hunt.surroundings import Draws, draw_law
 
 Table = dict[str, Any]
 
@@ -46,9 +46,15 @@ def _worker(draws: Draws, may_leave: bool) -> Table:
 
 def draw_preemption(draws: Draws) -> Table:
     """Draw a [[fault]] of workers."""
-    table: Table = {"kind": "preemption", **draws.one_of({"at": draws.number(0.1, 8.0)}, {"rate": draws.number(0.01, 0.2)})}
+    at = draws.number(0.1, 8.0)
+    times = {"at": at if draws.chance(0.7) else [at, at + 1.0]}
+    table: Table = {
+        "kind": "preemption",
+        **draws.one_of(times, {"rate": draws.number(0.01, 0.2), **draws.keep(0.3, together=True)}),
+    }
     # One that lasted for good would let evaluations wait until the study is given up.
-    return table | {"duration": draws.number(0.1, 3.0)} | draws.keep(0.5, checkpoint=draws.number(0.01, 0.3))
+    table["duration"] = draw_law(draws) if draws.chance(0.3) else draws.number(0.1, 3.0)
+    return table | draws.keep(0.5, checkpoint=draws.number(0.01, 0.3))
 
 
 def draw_stopping(draws: Draws, agents: int) -> Table:

@@ -38,7 +38,6 @@ FIXED = {
         *("pending.DECISION", "event_queue._LAST", "window_kernel.N_MARKS", "window_kernel.N_FOUND"),
         "sleeping._ABSENCE",
     },
-    "is later than any time": {"sleeping._FOREVER"},
     "is a unit or a number of the system": {"ray_pool.MIB", "isolated.MIB", "atomic._SECTOR", "rows._LEAST_WIDTH"}
     | {"children._PR_SET_PDEATHSIG"},
     "waits for other machines or shows progress": {

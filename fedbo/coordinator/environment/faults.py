@@ -7,18 +7,19 @@ Faults of *processes*, of agents or of the coordinator, begin at a time, at an e
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, get_args
 
-import numpy as np
 from annotated_types import Ge, Gt, Le
 
+from fedbo.settings.durations import DurationLaw
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf, check
 
 Who = str | tuple[int, ...]
+Times = Annotated[float, Ge(0), "0 is the start of the study"] | tuple[float, ...]
+Lasting = Annotated[float, Gt(0)] | DurationLaw
+Returning = Annotated[float, Gt(0), "remove it for a permanent loss"] | DurationLaw
 DIRECTIONS = ("both", "up", "down")
 
 
@@ -32,15 +33,23 @@ class _OnAgents:
 class _Begun:
     """A fault of processes: it begins at a time, at an event, or at random."""
 
-    at: Annotated[float, Ge(0), "0 is the start of the study"] | None = None
-    """Strikes once, at this time; set exactly one of at, event, rate."""
+    at: Times | None = None
+    """Strikes then, once or often; set exactly one of at, event, rate."""
     event: Annotated[int, Ge(1), "1 is the first event"] | None = None
     """Strikes once, after so many events."""
     rate: Annotated[float, Ge(0)] | None = None
-    """Mean number of strikes per unit of time and agent."""
+    """Mean number of strikes per unit of time and agent, while up."""
 
     def __post_init__(self) -> None:
         _check_begin(self)
+
+
+@dataclass(frozen=True)
+class _BegunOnAgents(_Begun, _OnAgents):
+    """A fault of agents, each struck at its own times, or all of them together."""
+
+    together: bool = False
+    """Whether its agents are struck at the same times, and for as long."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +70,7 @@ class _Spanned:
 
 
 @dataclass(frozen=True)
-class Crash(_Begun, _OnAgents):
+class Crash(_BegunOnAgents):
     """Agents' processes die: the step at hand is begun again when they are back after `restart` units of time.
 
     Without `restart` they never come back. With `state` "lost" an agent forgets what it learned since its last checkpoint.
@@ -70,25 +79,25 @@ class Crash(_Begun, _OnAgents):
     kind: ClassVar[str] = "crash"
     state: Annotated[str, OneOf(("kept", "lost"))] = "kept"
     """Whether a crashed agent forgets all since its last checkpoint."""
-    restart: Annotated[float, Gt(0), "remove it for a permanent loss"] | None = None
-    """Units of time until the agents return. Default: never."""
+    restart: Returning | None = None
+    """Units of time until the agents return, or their law. Default: never."""
 
 
 @dataclass(frozen=True)
-class Hang(_Begun, _OnAgents):
+class Hang(_BegunOnAgents):
     """Agents stop for `duration`, unknown to the coordinator."""
 
     kind: ClassVar[str] = "hang"
-    duration: Annotated[float, Gt(0)] = 1.0
-    """Units of time."""
+    duration: Lasting = 1.0
+    """Units of time, or their law."""
 
 
 @dataclass(frozen=True)
-class Slow(_Begun, _OnAgents):
+class Slow(_BegunOnAgents):
     """Agents work `factor` times slower for `duration`."""
 
     kind: ClassVar[str] = "slow"
-    duration: Annotated[float, Gt(0)] = 1.0
+    duration: Lasting = 1.0
     factor: Annotated[float, Ge(1)] = 2.0
     """Factor on the agents' times."""
 
@@ -99,8 +108,8 @@ class NetworkPartition(_Begun, _OnAgents):
 
     kind: ClassVar[str] = "partition"
     rate: Annotated[float, Ge(0)] | None = None
-    """Mean number of strikes per unit of time, on all at once."""
-    duration: Annotated[float, Gt(0)] = 1.0
+    """Mean number of strikes per unit of time, on all at once, while up."""
+    duration: Lasting = 1.0
 
 
 @dataclass(frozen=True)
@@ -109,8 +118,8 @@ class Restart(_Begun):
 
     kind: ClassVar[str] = "coordinator"
     rate: Annotated[float, Ge(0)] | None = None
-    """Mean number of strikes per unit of time."""
-    duration: Annotated[float, Gt(0)] = 1.0
+    """Mean number of strikes per unit of time, while up."""
+    duration: Lasting = 1.0
 
 
 @dataclass(frozen=True)
@@ -124,12 +133,14 @@ class Preemption:
     kind: ClassVar[str] = "preemption"
     workers: str = "all"
     """Affected workers: "all", or the name of a class."""
-    at: Annotated[float, Ge(0), "0 is the start of the study"] | None = None
-    """Strikes once, at this time; set exactly one of at, rate."""
+    at: Times | None = None
+    """Strikes then, once or often; set exactly one of at, rate."""
     rate: Annotated[float, Ge(0)] | None = None
-    """Mean number of strikes per unit of time and worker."""
-    duration: Annotated[float, Gt(0), "remove it for a permanent loss"] | None = None
-    """Units of time until a worker returns. Default: never."""
+    """Mean number of strikes per unit of time and worker, while up."""
+    together: bool = False
+    """Whether its workers are struck at the same times, and for as long."""
+    duration: Returning | None = None
+    """Units of time until a worker returns, or their law. Default: never."""
     checkpoint: Annotated[float, Ge(0)] | None = None
     """Units of time at speed 1 to resume interrupted work. Default: work is lost."""
 
@@ -237,14 +248,15 @@ MESSAGE_FAULTS: tuple[type[MessageFault], ...] = get_args(MessageFault)
 FAULTS: dict[str, type[Fault]] = {declared.kind: declared for declared in get_args(Fault)}
 
 
-def fault_times(fault: ProcessFault | Preemption, rng: np.random.Generator) -> Iterator[float]:
-    """Return the ascending times at which a fault begins; none for a fault at an event number or at the rate 0."""
-    if fault.at is not None:
-        return iter((fault.at,))
-    if not fault.rate:
-        return iter(())
-    rate = fault.rate
-    return itertools.accumulate(float(rng.exponential(1 / rate)) for _ in itertools.repeat(None))
+def set_times(fault: ProcessFault | Preemption) -> tuple[float, ...]:
+    """Return the times at which a fault is set to strike, ascending; none where it strikes at random or at an event."""
+    at = () if fault.at is None else fault.at
+    return at if isinstance(at, tuple) else (at,)
+
+
+def is_shared(fault: ProcessFault | Preemption) -> bool:
+    """Check whether all that a fault strikes is struck at the same times, and for as long."""
+    return isinstance(fault, Restart | NetworkPartition) or fault.together
 
 
 def _check_begin(fault: _Begun | Preemption, names: tuple[str, ...] = ("at", "event", "rate")) -> None:
@@ -254,3 +266,10 @@ def _check_begin(fault: _Begun | Preemption, names: tuple[str, ...] = ("at", "ev
     if len(given) > 1:
         raise SettingError(given[0], f"cannot be combined with {given[1]}; set exactly one of {all_names}")
     check(fault)
+    if isinstance(fault.at, tuple) and (not fault.at or list(fault.at) != sorted(set(fault.at))):
+        raise SettingError("at", "must be one or more ascending times", fault.at)
+    lasts = getattr(fault, "restart", None) or getattr(fault, "duration", None)
+    if getattr(fault, "together", False) and fault.rate is None and not isinstance(lasts, DurationLaw):
+        raise SettingError(
+            "together", "is true of all that is struck at set times for a set time; set a rate, or remove it", True
+        )

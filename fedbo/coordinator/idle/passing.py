@@ -10,42 +10,44 @@ import numpy.typing as npt
 
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.availability import Availability, Markov
+from fedbo.coordinator.environment.fault_times import same_for_all_strikes
 from fedbo.coordinator.environment.faults import ProcessFault
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+TimeOf = Callable[[int, int], float]
 
 
 class Gaps(NamedTuple):
     """Exponential gaps of one purpose: the mean before times 0, 2, … and before 1, 3, …
 
-    With `share` time 0 is 0 for agents that are away then, with the probability 1 - `even` / `share`.
+    With `share` time 0 is 0 for agents that are away then, with the probability 1 - `even` / `share`. A gap begins when what
+    began with the time before is over, after `lasting`.
     """
 
     purpose: str
     even: float
     odd: float
     share: float = 0.0
+    lasting: float = 0.0
 
 
 class Passing:
     """The times of one model for some `agents (k,)`, ascending, whose `last` and `next (k,)` are followed.
 
     - `number`: how many have passed. `last` is -infinity before the first one.
-    - `since`: the beginning of the last chain of times of which each follows within `lasting` of the one before.
-    - `time_of`: the function (agent, number) -> time, which is asked where `gaps` are not known.
+    - `ends`: when what began with the last one is over; -infinity before the first one.
+    - `times`: the functions (agent, number) -> time and -> how long it lasts, which are asked where `gaps` are not known.
     """
 
-    def __init__(
-        self, agents: Ints, time_of: Callable[[int, int], float], streams: Streams, gaps: Gaps | None, lasting: float = 0.0
-    ) -> None:
+    def __init__(self, agents: Ints, times: tuple[TimeOf, TimeOf], streams: Streams, gaps: Gaps | None) -> None:
         count = len(agents)
-        self.agents, self._time_of, self.lasting = agents, time_of, lasting
-        self.number, self.last, self.since = np.full(count, -1), np.full(count, -np.inf), np.full(count, -np.inf)
+        self.agents, self._times = agents, times
+        self.number, self.last, self.ends = np.full(count, -1), np.full(count, -np.inf), np.full(count, -np.inf)
         self.next = np.full(count, -np.inf)
         block = streams.each(agents, np.zeros(count, np.int64))
         self._key = None if gaps is None else block.key(gaps.purpose)
-        self._gaps = (0.0, 0.0, 0.0) if gaps is None else gaps[1:]
+        self._gaps = (0.0, 0.0, 0.0, 0.0) if gaps is None else gaps[1:]
         self._words, self._raw = (np.zeros(count if self._key else 0, kind) for kind in (np.int64, np.float64))
         self.places = np.full(int(agents.max(initial=-1)) + 1, -1)
         self.places[agents] = np.arange(count)
@@ -60,18 +62,19 @@ class Passing:
         if self._key is not None:
             from fedbo.surrogates.compiled.philox import pass_times
 
-            state = self.number, self.last, self.since, self.next, self._words, self._raw
-            pass_times(self._key, self.agents, due, self._gaps, state, self.lasting, now)
+            state = self.number, self.last, self.ends, self.next, self._words, self._raw
+            pass_times(self._key, self.agents, due, self._gaps, state, now)
             return
+        time_of, lasting = self._times
         for place in due.tolist():
             agent, number, time = self.agents.item(place), self.number.item(place), self.next.item(place)
-            last, since = self.last.item(place), self.since.item(place)
+            last = self.last.item(place)
             while time <= now:
-                if number >= 0:
-                    since, last = since if time < last + self.lasting else time, time
+                last = time if number >= 0 else last
                 number += 1
-                time = self._time_of(agent, number)
-            self.number[place], self.last[place], self.since[place], self.next[place] = number, last, since, time
+                time = time_of(agent, number)
+            self.number[place], self.last[place], self.next[place] = number, last, time
+            self.ends[place] = last if number < 1 else last + lasting(agent, number - 1)
 
 
 def gaps_of_changes(model: Availability) -> Gaps | None:
@@ -83,4 +86,7 @@ def gaps_of_changes(model: Availability) -> Gaps | None:
 
 def gaps_of_strikes(place: int, fault: ProcessFault) -> Gaps | None:
     """Return the gaps between the times of the fault at a place of the plan; None where they are not exponential."""
-    return Gaps(f"fault {place} strikes", 1 / fault.rate, 1 / fault.rate) if fault.rate else None
+    lasting = same_for_all_strikes(fault)
+    if not fault.rate or lasting is None:
+        return None
+    return Gaps(f"fault {place} strikes", 1 / fault.rate, 1 / fault.rate, lasting=lasting)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -40,7 +41,6 @@ from fedbo.coordinator.kernel.step_scheduler import Handler
 from fedbo.coordinator.logged.agents import AgentAbsent
 
 Flags = npt.NDArray[np.bool_]
-_FOREVER = 1e300  # what lasts so long ends after any time that a study has
 _ABSENCE = -1  # in place of the place of a fault in the plan
 _AT_START = (-math.inf, order_of(FaultStarted(0, COORDINATOR, 0), 0.0)[1] - 1)  # who is away then is not asked; faults follow
 
@@ -180,7 +180,7 @@ class SleepingAgents(IdleAgents):
             fault = self._faults.faults[place]
             if isinstance(fault, Hang) and hit[agent]:
                 one, at = self._one(place, agent)
-                if one is None or one.next.item(at) <= now or one.last.item(at) + fault.duration >= now:
+                if one is None or one.next.item(at) <= now or one.ends.item(at) >= now:
                     return True
         return False
 
@@ -204,9 +204,9 @@ class SleepingAgents(IdleAgents):
             self._presence.changes.enter(agent, number, after)
             event = AvailabilityChanged(agent, number - number % 2)
             return (last if number % 2 else after), order_of(event, last), event
-        if number > event.number and (place in self._leave_traces or last + one.lasting >= now):
+        if number > event.number and (place in self._leave_traces or one.ends.item(at) >= now):
             return None
-        self._faults.enter(place, agent, number, after)
+        self._faults.times.enter(place, agent, number, after)
         event = event._replace(number=number)
         return after, order_of(event, last), event
 
@@ -249,17 +249,15 @@ class SleepingAgents(IdleAgents):
             if not isinstance(fault, Crash | Hang):
                 self._passed(place, now)
                 continue
-            lasts = fault.restart if isinstance(fault, Crash) else fault.duration
-            for agents, last, since, tied in self._strikes(place, hit, now):
-                end = last + (_FOREVER if lasts is None else lasts)
+            for agents, last, since, end, tied in self._strikes(place, hit, now):
                 on = (last > -np.inf) & (last >= state.changed.get(place, -np.inf)) & (end > now)
                 unsure[agents] |= tied | (end == now)
                 if isinstance(fault, Hang):
                     hangs.append((agents, on, since))
                     continue
                 away[agents] |= on
-                lost[agents] |= on & (lasts is None)
-                back[agents] = np.maximum(back[agents], np.where(on | (last == -np.inf), -np.inf, end))
+                lost[agents] |= on & (fault.restart is None)
+                back[agents] = np.maximum(back[agents], np.where(on, -np.inf, end))
         for agents, on, since in hangs:  # who hangs is known to be away as long as it is never there since it was
             unsure[agents] |= on & (back[agents] >= (since if len(hangs) == 1 else 0.0))
         for number in np.flatnonzero(unsure & idle).tolist():
@@ -269,16 +267,25 @@ class SleepingAgents(IdleAgents):
         idle &= ~lost
         return away
 
-    def _strikes(self, place: int, hit: Flags, now: float) -> Iterator[tuple[Any, Any, Any, Any]]:
-        """Yield agents of a fault, their last strike, the first of its chain, and whether the order of events decides."""
+    def _strikes(self, place: int, hit: Flags, now: float) -> Iterator[tuple[Any, ...]]:
+        """Yield agents of a fault, their last strike, the first of its chain, its end, and whether the order decides."""
         if hits_alone(self._faults.faults[place]):
             for one in self._passed(place, now):
-                yield one.agents, one.last, one.since, one.last == now
+                yield one.agents, one.last, one.last, one.ends, one.last == now
             return
-        last, event = -math.inf, FaultStarted(place, COORDINATOR, 0)
+        last, event, agents = -math.inf, FaultStarted(place, COORDINATOR, 0), np.flatnonzero(hit)
+        since = end = np.full(len(agents), -np.inf)
         while ((time := self._faults.time_of(event)), order_of(event, last)) <= (now, self._until()):
-            last, event = time, event._replace(number=event.number + 1)
-        yield hit, last, last, False
+            since = np.where(time < end, since, time)
+            last, end = time, np.maximum(end, time + self._lasting(place, agents, event.number))
+            event = event._replace(number=event.number + 1)
+        yield agents, last, since, end, False
+
+    def _lasting(self, place: int, agents: npt.NDArray[np.int64], number: int) -> Any:
+        """Return how long a strike lasts, for all agents or for each `(k,)`."""
+        times = self._faults.times
+        same = times.same[place]
+        return np.array([times.lasting(place, agent, number) for agent in agents.tolist()]) if same is None else same
 
     def _passed(self, place: int, now: float) -> list[Passing]:
         """Return the times of absences, or of the fault at a place, and where an agent is in them; None if not known."""
@@ -296,17 +303,18 @@ class SleepingAgents(IdleAgents):
             models.setdefault(self._environment.of(number).availability, []).append(number)
         for model, agents in models.items():
             if leaves(model):
-                yield Passing(np.array(agents), self._presence.changes, self._streams, gaps_of_changes(model))
+                times = self._presence.changes, lambda agent, number: 0.0
+                yield Passing(np.array(agents), times, self._streams, gaps_of_changes(model))
 
     def _alone(self, place: int) -> Iterator[Passing]:
         """Yield the agents of a fault that hits each alone."""
-        fault: Any = self._faults.faults[place]
-        lasting = (fault.restart or _FOREVER) if isinstance(fault, Crash) else fault.duration
 
         def time_of(agent: int, number: int) -> float:
             return self._faults.time_of(FaultStarted(place, agent, number))
 
-        yield Passing(np.flatnonzero(self._hit[place]), time_of, self._streams, gaps_of_strikes(place, fault), lasting)
+        times = time_of, partial(self._faults.times.lasting, place)
+        gaps = gaps_of_strikes(place, self._faults.faults[place])
+        yield Passing(np.flatnonzero(self._hit[place]), times, self._streams, gaps)
 
 
 def _ends(event: Event) -> bool:

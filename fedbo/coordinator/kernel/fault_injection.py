@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 
 from fedbo.algorithms.streams import COORDINATOR
-from fedbo.coordinator.environment.availability import Ascending
+from fedbo.coordinator.environment.fault_times import FaultTimes
 from fedbo.coordinator.environment.faults import (
     PROCESS_FAULTS,
     Crash,
@@ -15,7 +15,7 @@ from fedbo.coordinator.environment.faults import (
     ProcessFault,
     Restart,
     Slow,
-    fault_times,
+    is_shared,
 )
 from fedbo.coordinator.kernel.event_queue import order_of
 from fedbo.coordinator.kernel.events import After, Effect, FaultEnded, FaultStarted, ProcessControl
@@ -44,12 +44,12 @@ class FaultInjector:
     """
 
     def __init__(self, rules: Rules, server: Server, interruptions: Interruptions) -> None:
-        self._log, self._real_time, self._streams = rules.log, rules.environment.is_real_time, rules.task.streams
+        self._log, self._real_time, streams = rules.log, rules.environment.is_real_time, rules.task.streams
         self._is_lazy = rules.is_lazy
         self._server, self._interruptions, self._participants = server, interruptions, rules.participants
         plan = rules.environment.plan
         self.faults = {place: fault for place, fault in enumerate(plan) if isinstance(fault, PROCESS_FAULTS)}
-        self.times: dict[tuple[int, int], Ascending] = {}
+        self.times = FaultTimes(self.faults, "fault", lambda owner: streams.of(owner).at(0), streams)
         self.is_plain = not plan
         self.at_events = sorted((fault.event, place) for place, fault in self.faults.items() if fault.event is not None)
 
@@ -64,9 +64,8 @@ class FaultInjector:
         effects = list[Effect]()
         for place in sorted(places & self.faults.keys()):
             for agent in hit_alone(self.faults[place]):
-                self.schedule(place, agent, 0, now)
-                times, number = self.times[place, agent], 0
-                while times.at(number) < now:
+                number = 0
+                while self.times.at(place, agent, number) < now:
                     number += 1
                 effects += self.schedule(place, agent, number, now)
         return effects
@@ -83,31 +82,20 @@ class FaultInjector:
 
     def time_of(self, event: FaultStarted) -> float:
         """Return when a fault that does not wait for a number of events begins for the event's time; infinity if never."""
-        place, fault = event.fault, self.faults[event.fault]
-        agent = event.agent if hits_alone(fault) else COORDINATOR
-        return (self.times.get((place, agent)) or self.enter(place, agent)).at(event.number)
-
-    def enter(self, place: int, agent: int, number: int = -1, time: float = 0.0) -> Ascending:
-        """Hold the times of a fault, with one time and its number if that is known."""
-        fault, streams = self.faults[place], self._streams.of(agent).at(0)
-
-        def again() -> Iterator[float]:
-            return streams.times(f"fault {place} strikes", lambda rng: fault_times(fault, rng))
-
-        held = self.times[place, agent] = Ascending(again, number, time)
-        return held
+        owner = event.agent if hits_alone(self.faults[event.fault]) else COORDINATOR
+        return self.times.at(event.fault, owner, event.number)
 
     def started(self, state: CoreState, event: FaultStarted, now: float) -> list[Effect]:
         """Begin a fault, of one agent or of all of its agents, and schedule its next time."""
         fault, alone = self.faults[event.fault], event.agent >= 0
         if isinstance(fault, Restart):
-            effects = self._stop_coordinator(state, event.fault, fault, now)
+            effects = self._stop_coordinator(state, event, now)
             return effects + self.schedule(event.fault, event.agent, event.number + 1, now)
         effects, active = list[Effect](), state.rounds.active
         is_idle = self._is_lazy and alone and event.agent not in active
         for number in [event.agent] if alone else self._hit(fault, active):
             if number in self._participants and _is_struck(fault, state.agents[number]):
-                effects += self._begin(state, event.fault, state.agents[number], now)
+                effects += self._begin(state, event, state.agents[number], now)
         if isinstance(fault, Crash) and not is_idle:
             effects += self._interruptions.settle(state, now)
         if alone and state.agents[event.agent].ended:
@@ -118,16 +106,15 @@ class FaultInjector:
         """List the agents that a fault hits at once, and to whom it does not only happen when somebody looks."""
         return [agent for agent in fault.agents if isinstance(agent, int) and (agent in active or not self._is_lazy)]
 
-    def _begin(self, state: CoreState, place: int, agent: AgentRecord, now: float) -> list[Effect]:
-        fault, end = self.faults[place], FaultEnded(place, agent.number)
-        self._log.append(self.line(place, agent, now))
+    def _begin(self, state: CoreState, event: FaultStarted, agent: AgentRecord, now: float) -> list[Effect]:
+        fault, lasting = self.faults[event.fault], self.times.lasting(event.fault, agent.number, event.number)
+        self._log.append(self.line(event.fault, agent, now))
+        effects: list[Effect] = [] if lasting == math.inf else [After(lasting, FaultEnded(event.fault, agent.number))]
         if isinstance(fault, Crash):
-            return self._crash(state, fault, agent, end, now)
-        assert not isinstance(fault, Restart)
-        effects: list[Effect] = [After(fault.duration, end)]
+            return effects + self._crash(state, fault, agent, now)
         if isinstance(fault, Hang):
             if self._real_time:
-                effects.append(ProcessControl(agent.number, "hold", now + fault.duration))
+                effects.append(ProcessControl(agent.number, "hold", now + lasting))
             return effects + self._interruptions.interrupt(state, agent, now, known=False, void=False)
         if isinstance(fault, Slow):
             return effects + self._interruptions.slow(agent, fault.factor, now)
@@ -144,20 +131,20 @@ class FaultInjector:
             return AgentSlowed(now, number, step, fault.factor)
         return AgentHung(now, number, step) if isinstance(fault, Hang) else LinkCut(now, number, step)
 
-    def _crash(self, state: CoreState, fault: Crash, agent: AgentRecord, end: FaultEnded, now: float) -> list[Effect]:
+    def _crash(self, state: CoreState, fault: Crash, agent: AgentRecord, now: float) -> list[Effect]:
         effects: list[Effect] = [ProcessControl(agent.number, "kill")] if self._real_time else []
         if fault.restart is None:
             return effects + self._interruptions.lose(state, agent, now)
         if fault.state == "lost":
             agent.own_faults().needs_restore = True
             agent.t_n = agent.saved_t_n
-        effects.append(After(fault.restart, end))
         return effects + self._interruptions.interrupt(state, agent, now, known=True, void=True)
 
-    def _stop_coordinator(self, state: CoreState, place: int, fault: Restart, now: float) -> list[Effect]:
+    def _stop_coordinator(self, state: CoreState, event: FaultStarted, now: float) -> list[Effect]:
         self._log.append(CoordinatorDown(now, state.rounds.number))
         state.outages += 1
-        effects: list[Effect] = [After(fault.duration, FaultEnded(place, COORDINATOR))]
+        lasting = self.times.lasting(event.fault, COORDINATOR, event.number)
+        effects: list[Effect] = [After(lasting, FaultEnded(event.fault, COORDINATOR))]
         return [*effects, ProcessControl(COORDINATOR, "kill")] if self._real_time else effects
 
     def ended(self, state: CoreState, event: FaultEnded, now: float) -> list[Effect]:
@@ -188,7 +175,7 @@ def _is_struck(fault: ProcessFault, agent: AgentRecord) -> bool:
 
 def hits_alone(fault: ProcessFault) -> bool:
     """Check whether a fault hits its agents at separate times, and not all at once."""
-    return not isinstance(fault, Restart | NetworkPartition) and fault.rate is not None
+    return not is_shared(fault) and fault.rate is not None
 
 
 def hit_alone(fault: ProcessFault) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 
 from fedbo.actors.storage.checkpoint import pack
 from fedbo.algorithms.base import Private, Problem
-from fedbo.coordinator.environment.faults import PROCESS_FAULTS, Preemption
+from fedbo.coordinator.environment.faults import PROCESS_FAULTS, Preemption, set_times
 from fedbo.coordinator.errors import ForkError
 from fedbo.coordinator.runtime.actor import Run
 from fedbo.execution.extension import why_not_extended
@@ -150,8 +151,12 @@ def _faults(before: Study, after: Study, point: ForkPoint) -> Iterator[str]:
             continue
         if isinstance(fault, Preemption):
             yield f"fault.{table.label}: preemptions are drawn at the start of a run; run a new study"
-        elif isinstance(fault, PROCESS_FAULTS) and fault.at is not None and point.time is not None and fault.at < point.time:
-            yield f'fault.{table.label}.at={fault.at:g}: is before the fork at {point}; set a later time, or "{HERE}"'
+        elif (
+            isinstance(fault, PROCESS_FAULTS)
+            and point.time is not None
+            and (first := min(set_times(fault), default=math.inf)) < point.time
+        ):
+            yield f'fault.{table.label}.at={first:g}: is before the fork at {point}; set a later time, or "{HERE}"'
         elif isinstance(fault, PROCESS_FAULTS) and fault.event is not None and fault.event <= (point.event or 0):
             yield f"fault.{table.label}.event={fault.event}: is before the fork at {point}; set a later event"
 

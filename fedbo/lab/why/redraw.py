@@ -14,7 +14,7 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.algorithms.streams import COORDINATOR, WORLD, Streams
+from fedbo.algorithms.streams import COORDINATOR, WORLD, GoesOn, Streams
 from fedbo.coordinator.kernel.state import AgentRecord, CoreState
 from fedbo.coordinator.runtime.actor import Run
 
@@ -93,7 +93,7 @@ class Moment:
     def first(self, purpose: str, source: str, owner: int) -> float:
         """Return the number of the first unused draw of a purpose; infinity where all were made at the start of the run."""
         own = self.agents.get(owner, Used())
-        if owner == WORLD or "direction of" in purpose:
+        if owner == WORLD or "direction of" in purpose or purpose.endswith(" lasts"):  # which of these is past is not known
             return np.inf
         if source == PRIVATE_NOISE:
             return self.release + (purpose == "privacy sampling") if owner == COORDINATOR else own.message
@@ -168,7 +168,11 @@ class RedrawnStreams(Streams):
         return np.concatenate([draw(self._old().rng(purpose))[:kept], new[kept:]]) if kept else new
 
     def times(
-        self, purpose: str, draw: Callable[[np.random.Generator], Iterator[float]], memoryless: bool = True
+        self,
+        purpose: str,
+        draw: Callable[[np.random.Generator], Iterator[float]],
+        memoryless: bool = True,
+        goes_on: GoesOn = None,
     ) -> Iterator[float]:
         """Return ascending times; those before the moment of the redraw stay, and all of them where there is a memory."""
         source, tag = self._source(purpose)
@@ -180,6 +184,8 @@ class RedrawnStreams(Streams):
         if not memoryless:
             return draw(self._old().rng(purpose))
         past, rest = _parted(draw(self._old().rng(purpose)), moment.time)
+        if goes_on is not None:
+            return chain(past, goes_on(self._new(tag).rng(purpose), past, moment.time))
         for number in range(_TRIES):
             before, after = _parted(draw(self._new(f"{tag}{number} ").rng(purpose)), moment.time)
             if source != ABSENCES or len(before) % 2 == len(past) % 2:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedbo.algorithms.base import Starting
 from fedbo.coordinator.environment.availability import Daily
-from fedbo.coordinator.environment.faults import MESSAGE_FAULTS, Crash, Hang, Slow
+from fedbo.coordinator.environment.faults import MESSAGE_FAULTS, Crash, Hang, Slow, set_times
 from fedbo.coordinator.environment.timing import Constant, DecisionTimeModel, LogLinear, SpeedClasses
 from fedbo.coordinator.kernel.exchange import Exchange
 from fedbo.objectives.base import reports_costs
@@ -250,8 +250,8 @@ def _plan(study: StudyTables) -> Iterator[SettingError]:
         if remedy:
             yield SettingError(("fault", number, "agents"), remedy)
         key = "start" if isinstance(fault, MESSAGE_FAULTS) else "at"
-        begins = getattr(fault, key)
-        if end is not None and begins is not None and begins >= end:
+        begins = (fault.start,) if isinstance(fault, MESSAGE_FAULTS) else set_times(fault)
+        if end is not None and max(begins, default=0.0) >= end:
             yield SettingError(("fault", number, key), f"must be before the study's end; [budget] time = {end:g}")
 
 

@@ -27,7 +27,7 @@ Array = Any
 WORD = types.uint64
 NUMBERS = types.Array(INT, 1, "C", readonly=True)
 KEY = Tuple((WORD, WORD, WORD))  # seed, replicate and purpose
-GAPS = Tuple((FLOAT, FLOAT, FLOAT))
+GAPS = Tuple((FLOAT, FLOAT, FLOAT, FLOAT))
 PASSING = Tuple((INT[::1], FLOAT[::1], FLOAT[::1], FLOAT[::1], INT[::1], FLOAT[::1]))
 _KI, _WI, _FI = np.array(ki_double), np.array(wi_double), np.array(fi_double)  # the tables of the ziggurat
 _KE, _WE, _FE = np.array(ke_double), np.array(we_double), np.array(fe_double)  # those of the exponential one
@@ -168,14 +168,14 @@ def _exponential(key: Any, owner: int, words: Array, place: int) -> tuple[float,
             return x, place
 
 
-@compiled(types.void(KEY, NUMBERS, INT[::1], GAPS, PASSING, FLOAT, FLOAT))
-def pass_times(key: Any, owners: Array, due: Array, gaps: Any, state: Any, lasting: float, now: float) -> None:
+@compiled(types.void(KEY, NUMBERS, INT[::1], GAPS, PASSING, FLOAT))
+def pass_times(key: Any, owners: Array, due: Array, gaps: Any, state: Any, now: float) -> None:
     """Go on in the random times of some of the `owners`, at the places `due`, until the next one is after `now`.
 
     `gaps` and `state` are those of `Passing`, with the words that are used and the sum of the gaps.
     """
-    number, last, since, following, used, raw = state
-    even, odd, share = gaps
+    number, last, ends, following, used, raw = state
+    even, odd, share, lasting = gaps
     words = np.empty(4, np.uint64)
     for place in due:
         owner, at = owners[place], used[place]
@@ -190,9 +190,8 @@ def pass_times(key: Any, owners: Array, due: Array, gaps: Any, state: Any, lasti
                     starts_away = not _uniform(_word(key, owner, words, at)) * share < even
                     at += 1
             else:
-                if not time < last[place] + lasting:
-                    since[place] = time
-                last[place] = time
+                last[place], ends[place] = time, time + lasting
+                raw[place] += lasting
             number[place] += 1
             if not starts_away:
                 gap, at = _exponential(key, owner, words, at)

@@ -155,8 +155,23 @@ def draw_fault(draws: Draws, agents: list[int], groups: list[str]) -> Table:
             return table | draws.keep(0.8, how=draws.one_of("bits", "nan", "shape", "replay"))
         table |= draws.keep(0.4, direction=draws.one_of("both", "up", "down")) if "direction" in settings else {}
         return table | (draws.keep(0.6, by=draws.number(0.05, 4.0)) if "by" in settings else {})
-    table |= draws.one_of({"at": draws.number(0.0, 10.0)}, {"event": draws.whole(1, 150)}, {"rate": draws.number(0.01, 0.2)})
+    at = draws.number(0.0, 10.0)
+    times = at if draws.chance(0.7) else [at, at + draws.number(0.1, 3.0)]
+    table |= draws.one_of({"at": times}, {"event": draws.whole(1, 150)}, {"rate": draws.number(0.01, 0.2)})
+    lasts = draw_law(draws) if draws.chance(0.3) else draws.number(0.1, 4.0)
+    if kind not in ("partition", "coordinator") and ("rate" in table or isinstance(lasts, dict)):
+        table |= draws.keep(0.2, together=True)
+    key = "restart" if kind == "crash" else "duration"
+    if table.get("together") or draws.chance(0.8):
+        table[key] = lasts
     if kind == "crash":
-        return table | draws.keep(0.8, restart=draws.number(0.1, 4.0)) | draws.keep(0.7, state="lost")
-    table |= draws.keep(0.8, duration=draws.number(0.1, 4.0))
+        return table | draws.keep(0.7, state="lost")
     return table | (draws.keep(0.7, factor=draws.number(1.0, 6.0)) if kind == "slow" else {})
+
+
+def draw_law(draws: Draws) -> Table:
+    """Draw a law of how long strikes of a fault last."""
+    model = draws.one_of("exponential", "lognormal", "gamma", "pareto")
+    own = {"lognormal": {"sigma": draws.number(0.1, 1.5)}, "gamma": {"shape": draws.number(0.3, 5.0)}}
+    own["pareto"] = {"alpha": draws.number(1.2, 4.0)}
+    return {"model": model, "mean": draws.number(0.1, 3.0), **draws.keep(0.7, **own.get(model, {}))}

@@ -16,6 +16,8 @@ import fedbo
 from fedbo.algorithms.streams import Streams
 from fedbo.analysis.manifest import read_manifest
 from fedbo.coordinator.environment.availability import Markov
+from fedbo.coordinator.environment.fault_times import FaultTimes
+from fedbo.coordinator.environment.faults import Crash
 from fedbo.lab.why.branches import Branch, Branches, event_times
 from fedbo.lab.why.redraw import EVERY, Moment, Redraw, Used, redrawn, source_of
 from fedbo.study.study import load_study
@@ -120,6 +122,23 @@ def test_absences_after_a_moment_follow_the_law_given_who_is_present(time: float
         left.append(changes[-1] - time)
     mean = 2.0 if len(before) % 2 else 4.0
     assert scipy.stats.kstest(left, scipy.stats.expon(scale=mean).cdf).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("time", [3.0, 20.0])
+def test_strikes_after_a_moment_come_an_exponential_time_after_what_still_lasts(time: float) -> None:
+    # The up time to the next strike has no memory. Kolmogorov-Smirnov with 400 draws: a false alarm has the probability 1e-4.
+    fault, old = Crash((0,), rate=0.5, restart=2.0), Streams(5, 0, owner=0)
+
+    def times(streams: Streams) -> FaultTimes:
+        return FaultTimes({0: fault}, "fault", lambda owner: streams, streams)
+
+    before = [strike for strike in (times(old).at(0, 0, number) for number in range(20)) if strike < time]
+    left = []
+    for number in range(400):
+        again = times(redrawn(old, Redraw({("fault 0", None): f"why {number} "}, moment(time))))
+        assert [again.at(0, 0, place) for place in range(len(before))] == before
+        left.append(again.at(0, 0, len(before)) - max(time, before[-1] + 2.0 if before else 0.0))
+    assert scipy.stats.kstest(left, scipy.stats.expon(scale=2.0).cdf).pvalue > 1e-4
 
 
 def test_times_of_a_model_with_memory_stay() -> None:

@@ -77,10 +77,18 @@ def with_constant_times(document: Document) -> Document:
     for key in ("sweep", "cluster", "stopping"):
         changed.pop(key, None)
     faults = [fault for fault in document.get("fault", ()) if fault["kind"] != "preemption"]
-    changed["fault"] = [{**fault, "label": f"f{number}"} for number, fault in enumerate(faults)]
+    changed["fault"] = [{**_constant(fault), "label": f"f{number}"} for number, fault in enumerate(faults)]
     if "resources" in changed.get("evaluation", {}):
         changed["evaluation"] = {key: value for key, value in changed["evaluation"].items() if key != "resources"}
     return {key: value for key, value in changed.items() if value != []}
+
+
+def _constant(fault: Document) -> Document:
+    """Return a fault that lasts for the mean of its law, and strikes at the first of its times."""
+    found = {key: value["mean"] if isinstance(value, dict) else value for key, value in fault.items()}
+    if "rate" not in found:
+        found.pop("together", None)
+    return found | ({"at": found["at"][0]} if isinstance(found.get("at"), list) else {})
 
 
 def healing(study: Study, moment: float) -> Iterator[str]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import defaultdict
+from itertools import product
 from typing import Any
 
-from fedbo.coordinator.environment.faults import Crash, Hang, NetworkPartition, Restart, Slow
+from fedbo.coordinator.environment.faults import Crash, Hang, NetworkPartition, Restart, Slow, set_times
+from fedbo.settings.durations import DurationLaw
 from fedbo.testing.contract import need
 from tests.random_studies.run_tables import NEAR, RunTables
 
@@ -16,10 +18,12 @@ BEGINS: dict[str, Any] = {"hung": Hang, "crashed": Crash, "slowed": Slow, "cut":
 ENDS = {"woke": "hung", "restarted": "crashed", "recovered": "slowed", "joined": "cut", "up": "down"}
 
 
-def lasting(fault: Any) -> float:
-    """Return the duration of a fault."""
+def lasting(fault: Any) -> tuple[float, float]:
+    """Return how long a fault lasts at least, and at most."""
     lasts = fault.restart if isinstance(fault, Crash) else fault.duration
-    return math.inf if lasts is None else float(lasts)
+    if isinstance(lasts, DurationLaw):
+        return 0.0, math.inf
+    return (math.inf, math.inf) if lasts is None else (float(lasts), float(lasts))
 
 
 class Troubles:
@@ -86,15 +90,13 @@ class Troubles:
     def _ends(self, record: Any) -> None:
         began = self.open[ENDS[record.kind], record.agent]
         lasted = [
-            (time, fitting)
-            for time, fitting in began
-            if any(self._lasted(record.time - time, lasting(fault)) for fault in fitting)
+            (high - low, place)  # what lasts for a drawn time comes after what fits to a set one
+            for place, (time, fitting) in enumerate(began)
+            for low, high in map(lasting, fitting)
+            if low - NEAR < record.time - time < high + NEAR or (self.some and record.time - time < high)
         ]
         need(bool(lasted), f"{record.kind} at {record.time}, but {ENDS[record.kind]} were {began}")
-        began.remove(lasted[0])
-
-    def _lasted(self, seconds: float, planned: float) -> bool:
-        return abs(seconds - planned) < NEAR or (self.some and seconds < planned)
+        del began[min(lasted)[1]]
 
     def kept(self, agent: int) -> bool:
         """Return whether an agent is interrupted."""
@@ -105,8 +107,10 @@ class Troubles:
         cuts = self.open["cut", agent]
         if agent not in self.done and agent not in self.gone:
             return bool(cuts)
-        end = min if surely else max
-        return any(now < time + end(map(lasting, fitting)) for time, fitting in cuts)
+        spans = ((time, [lasting(fault) for fault in fitting]) for time, fitting in cuts)
+        return any(
+            now < time + (min(low for low, _ in ends) if surely else max(high for _, high in ends)) for time, ends in spans
+        )
 
     @property
     def is_down(self) -> bool:
@@ -128,12 +132,11 @@ class Troubles:
         problem, last = self.run.task.problem, self.run.events[-1]["time"] if self.run.events else 0.0
         for kind, declared in BEGINS.items():
             for fault in self.plan:
-                if type(fault) is not declared or fault.at is None or fault.at >= last:
-                    continue
-                for agent in getattr(fault, "agents", (COORDINATOR,)):
+                times = () if type(fault) is not declared else [time for time in set_times(fault) if time < last]
+                for agent, at in product(getattr(fault, "agents", (COORDINATOR,)), times):
                     over = min(self.done.get(agent, math.inf), self.gone.get(agent, math.inf))
                     target = agent < 0 or (agent in problem.targets and not self.some)
-                    need(over <= fault.at or not target or (kind, agent, fault.at) in self.struck, f"{fault} never struck")
+                    need(over <= at or not target or (kind, agent, at) in self.struck, f"{fault} never struck at {at}")
         if not self.run.ends_early and not self.run.exchange.selection.idles:  # idle agents may never be asked again
             left = set(problem.targets) - self.gone.keys() - self.done.keys() - self.absent
             need(not left, f"agents {sorted(left)} neither ended nor were lost")

@@ -77,12 +77,12 @@ def entry_points() -> str:
     from fedbo.coordinator.environment.availability import Availability
     from fedbo.coordinator.environment.timing import Timing
     from fedbo.coordinator.kernel.exchange import Exchange
+    from fedbo.coordinator.selection import Chooser
     from fedbo.objectives.base import Federation
     from fedbo.settings.plugins import GROUPS
 
-    protocols = dict(
-        algorithms=Algorithm, objectives=Federation, timings=Timing, availabilities=Availability, exchanges=Exchange
-    )
+    protocols = {"algorithms": Algorithm, "objectives": Federation, "timings": Timing, "availabilities": Availability}
+    protocols |= {"exchanges": Exchange, "selections": Chooser}
     intro = (
         "A package adds names to the catalogues by entry points of these groups. Each, but for callbacks, is a frozen "
         "dataclass of settings with all members of a protocol. [Plug-ins](../plugins.md) has a complete example.",

@@ -488,6 +488,18 @@ class Waiting(Protocol):
 
 
 @runtime_checkable
+class Useful(Protocol):
+    """A method that tells how useful the messages of agents are, for a selection of agents by usefulness."""
+
+    @property
+    def tells_usefulness(self) -> bool:
+        """Check whether it does with its present settings."""
+
+    def usefulness(self, state: Any) -> Array:
+        """Return the usefulness of each agent `(N,)`, larger is better, by the coordinator's state; NaN where unknown."""
+
+
+@runtime_checkable
 class Starting(Protocol):
     """Optional protocol of methods with initial points of their own."""
 

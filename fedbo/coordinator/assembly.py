@@ -9,8 +9,11 @@ from fedbo.actors.task import Task
 from fedbo.coordinator.environment.environment import Environment
 from fedbo.coordinator.kernel.core import Core
 from fedbo.coordinator.kernel.exchange import Exchange
-from fedbo.coordinator.kernel.rules import Receipt
+from fedbo.coordinator.kernel.network import Network
+from fedbo.coordinator.kernel.rules import Receipt, Rules
+from fedbo.coordinator.kernel.server import Server
 from fedbo.coordinator.kernel.step_scheduler import StepEvaluations
+from fedbo.coordinator.turns import TurnServer
 from fedbo.settings.rooms import optional
 
 
@@ -25,4 +28,8 @@ def assembled(task: Task, exchange: Exchange, environment: Environment, budget: 
     """
     evaluations, private = optional("evaluations") or StepEvaluations, optional("receipt")
     receipt = partial(private, budget=budget, key=key) if private is not None else Receipt
-    return Core(task, exchange, environment, receipt, evaluations, optional("idle_agents"))
+    return Core(task, exchange, environment, receipt, evaluations, optional("idle_agents"), _server)
+
+
+def _server(rules: Rules, network: Network) -> Server:
+    return (TurnServer if rules.turns else Server)(rules, network)

@@ -129,7 +129,8 @@ def _why_not_continued(study: Study) -> str:
         return "with absences"
     if any(isinstance(table.make(), Waiting) for table in study.algorithm):
         return "in which agents wait for each other"
-    return "in which agents are idle between rounds" if study.exchange.make().selection.idles else ""
+    selection = study.exchange.make().selection
+    return "in which agents are idle between rounds" if selection.idles or selection.concurrency else ""
 
 
 def continue_runs(directory: Path, manifest: Mapping[str, Any], before: Study, after: Study) -> None:

@@ -49,9 +49,10 @@ def private_combinations(study: StudyTables, number: int, algorithm: Algorithm) 
         return
     name, exchange = study.algorithm[number].name, study.exchange.make()
     mechanism = algorithm.mechanism(bare_problem(study))
-    if exchange.selection.who != "all":
-        remedy = f"'{name}' selects agents by its own share; remove the selection, or set who = \"all\""
-        yield SettingError(("exchange", "selection", "who"), remedy)
+    if exchange.selection.who != "all" or exchange.selection.concurrency is not None:
+        remedy = f"'{name}' selects agents by its own share; remove the selection"
+        key = "who" if exchange.selection.concurrency is None else "concurrency"
+        yield SettingError(("exchange", "selection", key), remedy)
     if not exchange.is_synchronous and mechanism.share < 1:
         remedy = f"has no rounds in which '{study.algorithm[number].title}' could sample its share of agents"
         yield SettingError(("exchange", "mode"), f'{remedy}; set mode = "barrier", or share = 1 in that algorithm')

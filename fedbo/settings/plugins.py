@@ -16,7 +16,7 @@ from fedbo.settings.trust import UntrustedError, module_at
 
 T = TypeVar("T")
 # Groups of what a study or a command names, and all groups.
-NAMED = ("algorithms", "objectives", "timings", "availabilities", "exchanges", "callbacks")
+NAMED = ("algorithms", "objectives", "timings", "availabilities", "exchanges", "selections", "callbacks")
 GROUPS = (*NAMED, "rooms")
 
 

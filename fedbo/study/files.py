@@ -147,13 +147,18 @@ def _objects(document: Document) -> Iterator[tuple[Loc, str]]:
     """Yield the places in a document that name an object, "file.py:object" or "module:object", with the name."""
     places: list[Loc] = [("objective", "name"), ("agents", "history", "algorithm"), ("agents", "history", "algorithm", "name")]
     places += [("objective", "function"), ("objective", "cost")]
-    places += [("exchange", "mode"), ("availability", "model"), *(("timing", *model) for model in _MODELS)]
+    places += [
+        ("exchange", "mode"),
+        ("exchange", "selection", "who"),
+        ("availability", "model"),
+        *(("timing", *model) for model in _MODELS),
+    ]
     places += [("algorithm", number, "name") for number in range(_count(document, "algorithm"))]
     of_group = (*_MODELS, ("availability", "model"))
     places += [("group", number, *model) for number in range(_count(document, "group")) for model in of_group]
     sweep = document.get("sweep")
     for key, values in sweep.items() if isinstance(sweep, dict) else ():
-        if key.split(".")[-1] in ("name", "model", "mode", "function") and isinstance(values, list):
+        if key.split(".")[-1] in (*_KEYS, "function") and isinstance(values, list):
             places += [("sweep", key, number) for number in range(len(values))]
     yield from (found for found in _strings(document, places) if ":" in found[1])
 
@@ -176,7 +181,7 @@ def _strings(document: Document, places: Sequence[Loc]) -> Iterator[tuple[Loc, s
             yield loc, found
 
 
-_KEYS = ("name", "model", "mode")  # of a catalogue, as the last part of a key that is swept
+_KEYS = ("name", "model", "mode", "who")  # of a catalogue, as the last part of a key that is swept
 _PLACE = re.compile(r"\S[^:]*:[^\W\d][\w.]*")  # of an object in a module or a file
 _MOST, _LONGEST = 5, 200  # places that a line names, and characters of each
 
@@ -189,6 +194,8 @@ def named(value: Any) -> Iterator[tuple[str, str]]:
     elif isinstance(value, BaseModel):
         if isinstance(value, Named) and isinstance(known := type(value).catalogue(), Catalogue):
             yield known.group, getattr(value, value.key)
+            if isinstance(chosen := value.settings.get("selection"), dict):
+                yield "selections", str(chosen.get("who"))
         for key in type(value).model_fields:
             yield from named(getattr(value, key))
         for key, values in getattr(value, "sweep", {}).items():

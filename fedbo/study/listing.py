@@ -14,7 +14,7 @@ from fedbo.algorithms.reveals import Reveals, revealed_by
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.environment.timing import DecisionTimeModel, SpeedClasses
 from fedbo.coordinator.kernel.exchange import Staleness
-from fedbo.coordinator.selection import Selection
+from fedbo.coordinator.selection import Selection, choosers
 from fedbo.objectives import catalog as objectives
 from fedbo.objectives.derived.differences import Differences
 from fedbo.settings.plugins import Catalogue
@@ -61,7 +61,7 @@ def groups() -> dict[str, list[Item]]:
 
 def broken() -> list[str]:
     """Return one line for each unusable plug-in, with the reason."""
-    known = (algorithms.catalogue(), objectives.catalogue(), timings, availabilities, exchanges, plugin_rooms())
+    known = (algorithms.catalogue(), objectives.catalogue(), timings, availabilities, exchanges, choosers, plugin_rooms())
     return [line for catalogue in known for line in catalogue.broken()]
 
 
@@ -142,6 +142,7 @@ GROUPS: dict[str, Callable[[], list[Item]]] = {
     "timing": lambda: _declared(timings),
     "availability": lambda: _declared(availabilities),
     "exchange": lambda: _declared(exchanges),
+    "selection": lambda: _declared(choosers),
     "faults": lambda: _declared(FAULTS),
     "stopping": lambda: _declared(table.catalogue() if (table := study_tables().get("stopping")) else {}),
     "tables": lambda: _declared(TABLES | _tables_of_rooms()),

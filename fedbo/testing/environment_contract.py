@@ -52,19 +52,39 @@ def check_exchange(mode: str, **settings: Any) -> None:
     """
     for name, agents in (("fts", 8), ("fts", 5), ("random", 6)):
         what, study = f"a study of {agents} agents with '{name}'", _study(name, agents, {"mode": mode, **settings})
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                first, second = (fedbo.run(study, out=Path(folder) / run) for run in ("first", "second"))
-            except fedbo.RunError as error:
-                need(False, f"{what} does not end: {error.__cause__ or error}")
-            made = Counter(first.observations["agent"].to_pylist())
-            short = [agent for agent in range(agents) if made[agent] < ITERATIONS]
-            need(not short, f"{what} ends before agents {short} have made their {ITERATIONS} iterations")
-            arrivals = [row for row in first.events.to_pylist() if row["kind"] in ("arrived", "late") and row["answer"] is None]
-            twice = [key for key, n in Counter((row["agent"], row["step"]) for row in arrivals).items() if n > 1]
-            need(not twice, f"{what}: messages (agent, step) {twice[:3]} take effect more than once")
-            same = first.observations.equals(second.observations) and first.events.equals(second.events)
-            need(same, f"{what} has other tables at its second run; draw from streams and do not read the clock")
+        first = _run_twice(what, study)
+        made = Counter(first.observations["agent"].to_pylist())
+        short = [agent for agent in range(agents) if made[agent] < ITERATIONS]
+        need(not short, f"{what} ends before agents {short} have made their {ITERATIONS} iterations")
+
+
+def check_selection(name: str, **settings: Any) -> None:
+    """Raise ContractBroken unless the named choice of agents keeps the contract of exchange modes, in rounds and by turns."""
+    for mode, more in (
+        ("barrier", {"share": 0.5}),
+        ("deadline", {"share": 0.4, "others": "idle"}),
+        ("buffered", {"concurrency": 3}),
+    ):
+        selection = {"who": name, **more, **({"settings": settings} if settings else {})}
+        if "others" not in more:
+            check_exchange(mode, selection=selection)
+        else:
+            _run_twice("a study of 8 agents with 'fts'", _study("fts", 8, {"mode": mode, "selection": selection}))
+
+
+def _run_twice(what: str, study: dict[str, Any]) -> fedbo.Result:
+    """Return the result of a study, after a comparison of two runs."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            first, second = (fedbo.run(study, out=Path(folder) / run) for run in ("first", "second"))
+        except fedbo.RunError as error:
+            need(False, f"{what} does not end: {error.__cause__ or error}")
+        arrivals = [row for row in first.events.to_pylist() if row["kind"] in ("arrived", "late") and row["answer"] is None]
+        twice = [key for key, n in Counter((row["agent"], row["step"]) for row in arrivals).items() if n > 1]
+        need(not twice, f"{what}: messages (agent, step) {twice[:3]} take effect more than once")
+        same = first.observations.equals(second.observations) and first.events.equals(second.events)
+        need(same, f"{what} has other tables at its second run; draw from streams and do not read the clock")
+        return first
 
 
 def _study(name: str, agents: int, exchange: dict[str, Any]) -> dict[str, Any]:

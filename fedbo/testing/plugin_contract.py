@@ -17,7 +17,7 @@ from fedbo.settings.rooms import loaded, plugin_rooms
 from fedbo.study.environment.tables import availabilities, timings
 from fedbo.testing.algorithm_contract import check_algorithm
 from fedbo.testing.contract import ContractBroken
-from fedbo.testing.environment_contract import check_availability, check_exchange, check_timing
+from fedbo.testing.environment_contract import check_availability, check_exchange, check_selection, check_timing
 from fedbo.testing.objective_contract import check_federation
 
 
@@ -83,6 +83,7 @@ _CHECKS: dict[str, Callable[[str], None]] = {
     "timings": lambda name: check_timing(timings[name]()),
     "availabilities": lambda name: check_availability(availabilities[name]()),
     "exchanges": check_exchange,
+    "selections": check_selection,
     "callbacks": _check_callback,
     "rooms": _check_room,
 }

@@ -14,7 +14,6 @@ from scipy import stats
 from small_runs import ALL_MODES, Ran, Setting, fts, thinned
 from talking import Talk
 
-from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.environment import AgentModels
 from fedbo.coordinator.environment.faults import Corruption, Delay, Duplication, Hang, Loss, NetworkPartition, Restart
@@ -235,30 +234,6 @@ def test_who_is_not_asked_sends_nothing_and_goes_on(exchange, who: str) -> None:
     ran, _ = talk(exchange, iterations=20)
     assert len(ran.of("done")) == 5 and len(ran.of("finished")) == 5 * 21
     assert 0 < len(sent(ran)) < 5 * 21
-
-
-def test_a_fast_agent_is_asked_in_proportion_to_its_weight() -> None:
-    """The first of a race is agent i with probability w_i / sum w, w = min(1, T / t)^2; chi-square, seeds below 4,000: 1e-4."""
-    pace = {0: 1.0, 1: 2.0, 2: 4.0, 3: 8.0, 4: 3.0}  # the median is 3
-    weights = np.array([1.0, 1.0, (3 / 4) ** 2, (3 / 8) ** 2, 1.0])
-    chosen = Counter(
-        agent
-        for seed in range(4_000)
-        for agent in Selection("speed", 0.2, explore=0.0).of_round(EVERYBODY, pace, Streams(seed))
-    )
-    expected = 4_000 * weights / weights.sum()
-    assert stats.chisquare([chosen[agent] for agent in EVERYBODY], expected).pvalue > 1e-4
-
-
-def test_the_explored_part_of_a_share_is_uniform() -> None:
-    """With explore = 1 speed does not matter; chi-square, seeds below 4,000: false alarm 1e-4."""
-    pace = {agent: 10.0**agent for agent in EVERYBODY}
-    chosen = Counter(
-        agent
-        for seed in range(4_000)
-        for agent in Selection("speed", 0.2, explore=1.0).of_round(EVERYBODY, pace, Streams(seed))
-    )
-    assert stats.chisquare([chosen[agent] for agent in EVERYBODY]).pvalue > 1e-4
 
 
 def test_speed_is_how_long_a_step_has_taken_whenever_it_ended() -> None:

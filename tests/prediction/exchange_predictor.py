@@ -3,7 +3,8 @@
 It shares no code with the package. A world is a dictionary of plain numbers: agents take a constant time for each step, send a
 message after it, and meet faults at given times. `predicted` gives the lines that the log must have. Where agents idle, the
 world says by `choose(agents, round)` whom a round asks among those that it could ask, and by `rows` whether all that happens to
-idle agents is told, or only what is under way when a round asks them.
+idle agents is told, or only what is under way when a round asks them. Where agents take `turns`, the world says by `drawn` who
+was drawn, one after the other, and it must be one of those that may be.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class Prediction:
         self.heap: list[tuple[float, int, bool, Callable[[], None]]] = []
         self.waits = world["mode"] in ("barrier", "deadline", "first_k")
         self.idles = self.waits and world["choose"] is not None
-        self.active = set[int]() if self.idles else set(range(world["agents"]))
+        self.turns = 0 if self.waits else world["turns"]
+        self.rests = self.waits or self.turns
+        self.active = set[int]() if self.idles or self.turns else set(range(world["agents"]))
         self.missing, self.reported, self.buffer, self.effective = set(self.active), set[int](), list[int](), 0
         self.round, self.over, self.down, self.link_free = 0, False, 0, 0.0
 
@@ -62,8 +65,10 @@ class Prediction:
                 self.after(self.world["days"][agent.number][1], lambda agent=agent: self.leave(agent), counts=False)
         self.time_round()
         self.missing |= (first := set(self.enlist(0)))
+        while self.turns and (drawn := self.draw()) is not None:
+            first.add(drawn)
         for agent in self.agents:
-            if not self.idles or agent.number in first:
+            if not (self.idles or self.turns) or agent.number in first:
                 self.begin(agent)
         while self.heap and (self.active or any(counts for _, _, counts, _ in self.heap)):
             self.now, _, _, happens = heapq.heappop(self.heap)
@@ -103,7 +108,7 @@ class Prediction:
         if step == self.world["iterations"] or (self.idles and self.round >= self.world["iterations"]):
             self.say("done", agent.number, step)
             agent.ended = True
-        elif self.waits:
+        elif self.rests:
             agent.waiting, agent.awaited = True, math.inf
         else:
             self.go_on(agent)
@@ -160,7 +165,7 @@ class Prediction:
             return self.transmit(agent, step, attempt + 1)
         del agent.under_way[step]
         self.say("rejected", agent.number, step, "given_up")
-        if self.waits or agent.ended:
+        if self.rests or agent.ended:
             self.report(agent, counted=False)
 
     def at_link(self, agent: Agent, step: int, attempt: int) -> None:
@@ -191,11 +196,11 @@ class Prediction:
 
     def report(self, agent: Agent, counted: bool) -> None:
         if agent.ended:
-            self.effective += counted and self.waits
+            self.effective += counted and bool(self.rests)
             if not agent.under_way:
                 for members in (self.active, self.missing, self.reported):
                     members.discard(agent.number)
-        elif self.waits:
+        elif self.rests:
             self.reported.add(agent.number)
             self.missing.discard(agent.number)
             self.effective += counted
@@ -208,6 +213,8 @@ class Prediction:
         mode, closes = self.world["mode"], False
         if self.down:
             return
+        if self.turns:
+            return self.give_turns()
         if self.idles and self.round > self.world["iterations"]:
             return self.rest(self.reported)
         if mode == "immediate":
@@ -219,6 +226,30 @@ class Prediction:
             closes = closes or (mode == "first_k" and self.effective >= self.world["k"])
         if closes:
             self.close()
+
+    def give_turns(self) -> None:
+        """Update with what has arrived, and let idle agents begin in place of those that have reported."""
+        self.rest(self.reported)
+        if self.effective >= (self.world["k"] if self.world["mode"] == "buffered" else 1):
+            if self.world["mode"] == "buffered":
+                self.say("round", -2, self.round)
+            self.round, self.effective = self.round + 1, 0
+        while (number := self.draw()) is not None:
+            agent = self.agents[number]
+            agent.waiting, agent.awaited = True, agent.step + agent.begun
+            self.say("drawn", number, agent.step + agent.begun)
+            self.answer(agent, agent.step + agent.begun, 0, agent.begun)
+
+    def draw(self) -> int | None:
+        """Take who was drawn next, if a turn is free, among idle agents that are there, or all of them where none is."""
+        idle = [agent for agent in self.agents if not agent.ended and agent.number not in self.active]
+        if len(self.active) >= min(self.turns, len(self.agents)) or not idle:
+            return None
+        drawn: int = self.world["drawn"].pop(0)
+        allowed = [agent.number for agent in idle if not agent.away] or [agent.number for agent in idle]
+        assert drawn in allowed, f"agent {drawn} was drawn, and {allowed} are idle at {self.now}"
+        self.active.add(drawn)
+        return drawn
 
     def enlist(self, number: int) -> list[int]:
         """Ask idle agents: of those that are not known to be away, or of all of them where there is no other."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from exchange_predictor import Line
@@ -25,9 +27,10 @@ from fedbo.coordinator.environment.timing import Constant
 from fedbo.coordinator.kernel.core import Core
 from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
 from fedbo.coordinator.kernel.event_queue import EventQueue
-from fedbo.coordinator.kernel.exchange import Barrier, Buffered, Deadline, FirstK, Immediate, Staleness
+from fedbo.coordinator.kernel.exchange import Barrier, Buffered, Deadline, FirstK, Immediate, Rounds, Staleness
 from fedbo.coordinator.logged.table import LoggedEvent
-from fedbo.coordinator.selection import Selection
+from fedbo.coordinator.selection import Knowledge, Selection
+from fedbo.coordinator.turns import TurnServer
 from fedbo.settings.durations import DurationLaw
 from fedbo.workers.models import ClusterModel, Resources, WorkerClass
 
@@ -82,6 +85,8 @@ def draw_exchange(seed: int) -> World:
         "days": [(day := rng.uniform(3.0, 8.0), rng.uniform(0.4, 0.9) * day) if rng.random() < 0.25 else None] * agents,
         "faults": faults,
         "choose": None,
+        "turns": 0,
+        "drawn": list[int](),
         "rows": idle.random() < 0.25,
     }
     laws = random.Random(f"laws {seed}")
@@ -96,6 +101,8 @@ def draw_exchange(seed: int) -> World:
             fault |= {"together": True} if together else {}
     if world["mode"] == "deadline":
         world["least"] = more.choice([1, 2, 3])
+    if world["mode"] in ("immediate", "buffered") and more.random() < 0.5:
+        world["turns"] = more.randint(1, agents)
     if idle.random() < 0.7:
         world["choose"] = _Chooser(seed, idle.choice([0.3, 0.6, 1.0]))
         if idle.random() < 0.7:
@@ -123,7 +130,8 @@ class _Chooser:
     def __call__(self, agents: list[int], number: int) -> set[int]:
         if self.selection.share == 1.0:
             return set(agents)
-        return self.selection.of_round(np.array(agents), {}, self._streams.at(number))
+        known = Knowledge(SimpleNamespace(rounds=Rounds(number)), None)
+        return self.selection.of_round(np.array(agents), known, self._streams.at(number))
 
 
 def exchange_run(world: World) -> list[LoggedEvent]:
@@ -139,6 +147,8 @@ def exchange_run(world: World) -> list[LoggedEvent]:
     }[world["mode"]]()
     if world["choose"] is not None and exchange.is_synchronous:
         exchange = replace(exchange, selection=world["choose"].selection)
+    if world["turns"] and not exchange.is_synchronous:
+        exchange = replace(exchange, selection=Selection(concurrency=world["turns"]))
     common = AgentModels(latency=Constant(world["latency"]), bandwidth=world["bandwidth"])
     names = ("kind", "day")
     plan = tuple(
@@ -152,10 +162,11 @@ def exchange_run(world: World) -> list[LoggedEvent]:
         for number, (length, day) in enumerate(zip(world["lengths"], world["days"], strict=True))
     }
     sending: dict[str, Any] = {name: world[name] for name in ("link", "retry", "attempts")}
-    return _log(
-        setting,
-        assembled(setting.task(), exchange, Environment(common, lengths, plan=plan, idle_rows=world["rows"], **sending)),
-    )
+    core = assembled(setting.task(), exchange, Environment(common, lengths, plan=plan, idle_rows=world["rows"], **sending))
+    take, drawn = TurnServer.take, world["drawn"]
+    drawn.clear()
+    with mock.patch.object(TurnServer, "take", lambda self, state, place: drawn.append(got := take(self, state, place)) or got):
+        return _log(setting, core)
 
 
 def made(value: Any) -> Any:

@@ -96,7 +96,8 @@ def _messages(run: RunTables) -> Iterator[str]:
         count = Counter(kinds)
         if count["arrived"] + count["late"] > 1:
             yield f"message {key} took effect {count['arrived'] + count['late']} times"
-        if len(kinds) > 1 and not run.suffers(Duplication) and not run.suffers(Corruption):
+        held = run.exchange.selection.concurrency is not None and getattr(run.task.algorithm, "refuses", False)
+        if len(kinds) > 1 and not (run.suffers(Duplication) or run.suffers(Corruption) or held):
             yield f"message {key} had the fates {kinds}"
     for key, events in sent.items():
         if len(events) > run.environment.attempts:
@@ -131,8 +132,13 @@ def _answers(run: RunTables) -> Iterator[str]:
     """Check that rounds and buffers close in their order, and that an answer reaches an agent once, after its close."""
     closed = 0
     heard: set[tuple[int, int]] = set()
+    drawn: set[tuple[int, int]] = set()
+    turns = run.exchange.selection.concurrency is not None and run.task.algorithm.upload(run.task.problem) is not None
     waits = run.exchange.is_synchronous or getattr(run.exchange, "k", None) is not None
-    for event in run.of("round", "delivered"):
+    for event in run.of("round", "drawn", "delivered"):
+        if event["kind"] == "drawn":
+            drawn.add((event["agent"], event["answer"]))
+            continue
         if event["kind"] == "round":
             if event["round"] != closed or not waits:
                 yield f"round {event['round']} closed after {closed} rounds"
@@ -141,8 +147,8 @@ def _answers(run: RunTables) -> Iterator[str]:
         key = (event["agent"], event["answer"])
         if key in heard:
             yield f"agent {key[0]} had answer {key[1]} twice"
-        if waits and event["answer"] >= closed:
-            yield f"agent {key[0]} had answer {key[1]} before the round had closed"
+        if key not in drawn if turns else waits and event["answer"] >= closed:
+            yield f"agent {key[0]} had answer {key[1]} before the round had closed, or it was drawn"
         heard.add(key)
 
 

@@ -93,6 +93,8 @@ def features(study: Study) -> list[str]:
         "stopping": study.stopping is not None,
         "cost": study.budget.cost is not None,
         "sweep": bool(study.sweep),
+        "turns": study.exchange.make().selection.concurrency is not None,
+        "informed selection": study.exchange.make().selection.is_informed,
         "limits": asked is not None and asked.constraints > 0,
         "several objectives": asked is not None and asked.several,
         "typed space": study.objective.name == "typed_function",
@@ -160,6 +162,16 @@ def draw_document(rng: np.random.Generator, folder: Path | None = None, algorith
         document["algorithm"][0] = _own(draws) | {"label": document["algorithm"][0].get("label", "own")}
     if document["exchange"].get("selection", {}).get("others") == "idle" and draws.chance(0.5):
         document["record"] = {"idle": True}
+    if document["exchange"]["mode"] in ("buffered", "immediate") and not private and draws.chance(0.3):
+        document["exchange"]["selection"] = {"concurrency": draws.whole(1, len(targets))}
+        document["exchange"]["selection"] |= draws.keep(0.3, who=draws.one_of("speed", "tiers"))
+    elif not private and draws.chance(0.1):
+        others = draws.keep(0.5, others="idle", tiers=draws.whole(2, 4))
+        document["exchange"]["selection"] = {"who": "tiers", "share": draws.number(0.1, 1.0), **others}
+    if not private and draws.chance(0.1) and document["exchange"].get("selection", {}).get("who") in ("speed", "tiers"):
+        document["algorithm"] = [{"name": "share_best", "values": True}]
+        document["exchange"]["selection"] |= {"who": "usefulness"} | draws.keep(0.3, age=draws.number(0.0, 1.0))
+        document["exchange"]["selection"].pop("tiers", None)
     return {name: table for name, table in document.items() if table}
 
 

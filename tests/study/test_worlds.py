@@ -71,6 +71,7 @@ def again(study: Study) -> Study:
 
 
 def test_a_resolved_study_shows_the_defaults_of_its_world() -> None:
+    later = {"age": 0.3, "tiers": 5, "settings": {}}
     shown = load_study(tables(fault=[{"kind": "delay"}])).document()
     assert shown["timing"]["speed"] == {"factors": [1.0], "shares": []}
     assert shown["timing"]["decision"] == {"coefficient": 0.0, "power": 3.0}
@@ -79,7 +80,7 @@ def test_a_resolved_study_shows_the_defaults_of_its_world() -> None:
     assert shown["exchange"] == {
         "mode": "immediate",
         "staleness": {"weight": "constant", "decay": 0.5, "after": 0},
-        "selection": {"who": "all", "share": 1.0, "explore": 0.1, "penalty": 2.0, "others": "work"},
+        "selection": {"who": "all", "share": 1.0, "explore": 0.1, "penalty": 2.0, "others": "work", **later},
     }
     assert shown["evaluation"] == {
         "retries": 0,

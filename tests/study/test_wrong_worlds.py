@@ -114,17 +114,26 @@ WRONG: list[tuple[str, str]] = [
     ("[exchange]\nstaleness = {bound = -1}", "[exchange] staleness.bound = -1: must be at least 0"),
     ("[exchange]\nstaleness = 'hinge'", "[exchange] staleness = 'hinge': must be a table"),
     ("[exchange]\nselection = {who = 'some'}",
-     "[exchange] selection.who = 'some': no who 'some'; available: all, fraction, poisson, speed"),
+     "[exchange] selection.who = 'some': no selection 'some'; "
+     "available: all, fraction, poisson, speed, tiers, usefulness"),
     ("[exchange]\nselection = {who = 'poisson', share = 0.0}", "[exchange] selection.share = 0.0: must be in (0, 1]"),
     ("[exchange]\nselection = {who = 'fraction', share = 0.5}",
      "[exchange] selection.who = 'fraction': under 'immediate' there are no rounds to take a share "
-     'of; use "poisson"'),
+     'of; use "poisson", or set concurrency'),
     ("[exchange]\nmode = 'barrier'\nselection = {who = 'poisson', share = 0.5, others = 'idle'}",
      "[exchange] selection.others = 'idle': must be \"work\" for this selection; "
-     "set who = fraction or speed for idle agents"),
+     "set who = \"fraction\", \"speed\", \"usefulness\" or \"tiers\" for idle agents"),
     ("[exchange]\nmode = 'buffered'\nk = 2\nselection = {who = 'speed', share = 0.5}",
      "[exchange] selection.who = 'speed': under 'buffered' there are no rounds to take a share of; "
-     'use "poisson"'),
+     'use "poisson", or set concurrency'),
+    ("[exchange]\nmode = 'barrier'\nselection = {concurrency = 2}",
+     "[exchange] selection.concurrency = 2: is for modes without rounds, and 'barrier' has rounds; use who and share"),
+    ("[exchange]\nmode = 'buffered'\nk = 2\nselection = {concurrency = 2, who = 'poisson', share = 0.5}",
+     "[exchange] selection.concurrency = 2: draws one agent at a time, and \"poisson\" flips a coin for each; "
+     "set who = \"all\""),
+    ("[exchange]\nmode = 'barrier'\nselection = {who = 'usefulness', share = 0.5}",
+     "[exchange] selection.who = 'usefulness': 'random' does not tell how useful its messages are; "
+     "use share_best with values = true, or pooled"),
     # evaluations, checkpoints, snapshots
     ("[evaluation]\nretries = 1.5", "[evaluation] retries = 1.5: must be a whole number"),
     ("[evaluation]\nfailure = 'ignore'", "[evaluation] failure = 'ignore': no failure 'ignore'; available: avoid, drop, stop"),

@@ -31,6 +31,7 @@ NEVER: dict[str, set[str]] = {
         ),
         *("timing.clock", "evaluation.memory_limit", "study.name"),
     },
+    "only a plug-in has these": {"exchange.selection.settings"},
     "no other run has the same bytes": {"privacy.secure_noise"},
     "studies at sites have random tests of their own, tests/sites/test_schedules.py": {
         "sites",

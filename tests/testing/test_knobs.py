@@ -22,7 +22,7 @@ PLACES = (
 )
 # Results, messages or what a user is told depend on these, or only speed does and nothing that can go wrong. This list shrinks.
 FIXED = {
-    "decides which numbers are drawn": {"duration_blocks._BLOCK"},
+    "decides which numbers are drawn": {"duration_blocks._BLOCK", "turns.TRIES"},
     "is part of a format on disk": {"evaluations.NAN", "rows._LABEL", "sealed.FORMAT", "encoding.DEPTH", "noise.KEY_BYTES"},
     "is part of a result": {
         *("messages.ROUNDING", "aggregator.GRID", "gaussian.LARGEST_NOISE", "displacement._FARTHEST"),

@@ -257,6 +257,12 @@ class Pooled(Marked):
         n, c = problem.n_agents, _capacity(problem)
         return PooledServer(np.full((n, c, problem.dim), np.nan), np.full((n, c), np.nan))
 
+    tells_usefulness: ClassVar[bool] = True
+
+    def usefulness(self, state: PooledServer) -> Array:
+        """Return the best value that each agent has sent `(N,)`."""
+        return np.asarray(np.fmax.reduce(state.y, axis=1))
+
     def receive(self, state: PooledServer, message: Inbound, now: float) -> PooledServer:
         """Store an agent's newest message."""
         state.x[message.sender] = message.payload["x"]

@@ -178,6 +178,15 @@ class ShareBest(Collaborative):
         rows = problem.n_agents * (self.front if several.is_several(problem) else 1)
         return BestServer(np.zeros((rows, problem.dim)), np.zeros(rows), np.zeros(rows))
 
+    @property
+    def tells_usefulness(self) -> bool:
+        """Check whether messages have values."""
+        return self.values
+
+    def usefulness(self, state: BestServer) -> Array:
+        """Return the best value that each agent has sent `(N,)`."""
+        return np.where(state.held > 0, state.value, np.nan)
+
     def receive(self, state: BestServer, message: Inbound, now: float) -> BestServer:
         """Store an agent's newest incumbent, moved into the unit cube if it was damaged."""
         if message.payload["x"].ndim == 2:

@@ -121,7 +121,7 @@ class AgentProcesses:
         is_empty = number > 0 and report.queries == 0
         if is_empty and not self._synchronous and agent.inbox:
             return effects + self.advance(state, agent, now)  # what it began to wait for has come meanwhile
-        waits = (self._synchronous and sends) or is_empty
+        waits = (self._rules.rests and sends) or is_empty
         if waits:
             state.rounds.waiting[agent.number] = None
         else:

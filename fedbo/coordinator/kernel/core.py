@@ -56,8 +56,8 @@ class Log(Protocol):
 class Core:
     """The core of one run: its rules, its parts, and its state.
 
-    Two ports may be other than plain: the `receipt` of messages, and the `evaluations` of a step. `assembly` has those that a
-    study asks for, and `idle`, which looks at idle agents where these have no events; without it, all is one.
+    Ports may be other than plain: the `receipt` of messages, the `evaluations` of a step, the `server`. `assembly` has those
+    that a study asks for, and `idle`, which looks at idle agents where these have no events; without it, all is one.
     """
 
     def __init__(
@@ -68,6 +68,7 @@ class Core:
         receipt: Callable[[Rules], Receipt] = Receipt,
         evaluations: Callable[[Rules, StepDurations | None], StepEvaluations] = StepEvaluations,
         idle: Callable[[Core], IdleAgents] | None = None,
+        server: Callable[[Rules, Network], Server] = Server,
     ) -> None:
         if idle is None:
             environment = replace(environment, idle_rows=True)
@@ -76,7 +77,7 @@ class Core:
         self.state = CoreState(AgentRecords(), rules.algorithm.server_init(rules.problem))
         rules.receipt.start(self.state)
         self.network = network = Network(rules)
-        self.server = Server(rules, network)
+        self.server = server(rules, network)
         self.scheduler = scheduler = StepScheduler(rules, self.server, evaluations)
         self.evaluations = scheduler.evaluations
         self.evaluations.start(self.state)
@@ -132,12 +133,12 @@ class Core:
     def _start(self, state: CoreState, event: events.StudyStarted, now: float) -> list[Effect]:
         """Begin the study with all participating agents."""
         rules, present = self.rules, sorted(self.rules.participants)
-        if not rules.idles:
+        if not (rules.idles or rules.turns):
             state.rounds.active.update(present)
         effects = self.presence.start(state, () if rules.is_lazy else present, now)
         effects += self.faults.start(now)
         effects += self.evaluations.first_effects()
-        if rules.idles:
+        if rules.idles or rules.turns:
             present, woken = self.server.enlist(state, now)
             effects += woken
         effects += self.server.open(state, present, now)

@@ -19,7 +19,7 @@ class Downlink:
 
     def __init__(self, rules: Rules, network: Network, processes: AgentProcesses) -> None:
         self._network, self._processes, self._log = network, processes, rules.log
-        self._synchronous, self._attempts = rules.exchange.is_synchronous, rules.environment.attempts
+        self._rests, self._attempts = rules.rests, rules.environment.attempts
         self._bytes = sizer(rules.download, rules.receipt.more_down)
         self.is_plain = rules.download is not None
 
@@ -44,7 +44,7 @@ class Downlink:
         if inbound is not None:
             agent.inbox.append(inbound)
             self._log.append(make(AnswerDelivered, (now, agent.number, number, self._bytes(inbound.payload))))
-            if not self._synchronous and agent.number in state.rounds.waiting:
+            if not self._rests and agent.number in state.rounds.waiting:
                 # Written before the agent began to wait, and what it waits for all the same.
                 state.rounds.waiting[agent.number] = number
         return self._release(state, agent, number, now)

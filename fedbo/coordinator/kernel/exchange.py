@@ -9,16 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Protocol, get_args
+from typing import Annotated, Any, ClassVar, Protocol, get_args
 
 from annotated_types import Ge, Gt
 
 from fedbo.coordinator.selection import Selection
-from fedbo.settings.ranges import OneOf, check
+from fedbo.settings.ranges import Marked, OneOf
 
 
 @dataclass(frozen=True, slots=True)
-class Staleness:
+class Staleness(Marked):
     """The weight of a message that is `s` rounds old: `s` rounds closed, or buffers were answered, since it was begun.
 
     `weight` is "constant" 1, "polynomial" (1 + s)^-a, "exponential" e^(-a s), or "hinge": 1 up to `after` rounds and
@@ -34,9 +34,6 @@ class Staleness:
     """Staleness up to which hinge weighs 1."""
     bound: Annotated[int, Ge(0)] | None = None
     """Staleness beyond which a message is refused. Default: none."""
-
-    def __post_init__(self) -> None:
-        check(self)
 
     @property
     def is_constant(self) -> bool:
@@ -70,6 +67,7 @@ class Rounds:
     - `left`: whether an agent has left since the last answer, where the method waits for others.
     - `unmasking`: how long the answers of the last round waited for the shares that unmask its sum.
     - `deadline_passed`: whether the open round has reached its maximum length.
+    - `turns`: the `Turns` of agents, where only some of them work at once.
     - `is_heard`: whether a message took effect in the open round, or none is expected; `least` that many must, so that it may
       close at its deadline.
     """
@@ -87,6 +85,7 @@ class Rounds:
     deadline_passed: bool = False
     is_heard: bool = False
     least: int = 0
+    turns: Any = None
 
     @property
     def may_be_overdue(self) -> bool:
@@ -223,16 +222,13 @@ class Immediate(Answers):
 
 
 @dataclass(frozen=True, slots=True)
-class Buffered(Answers):
+class Buffered(Marked, Answers):
     """Semi-asynchronous: the coordinator answers once it has `k` messages, all their senders at once; no agent waits."""
 
     mode: ClassVar[str] = "buffered"
     k: Annotated[int, Ge(1)] = 5
     staleness: Staleness = Staleness()
     selection: Selection = Selection()
-
-    def __post_init__(self) -> None:
-        check(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +243,7 @@ class Barrier(InRounds):
 
 
 @dataclass(frozen=True, slots=True)
-class Deadline(InRounds):
+class Deadline(Marked, InRounds):
     """Rounds of bounded length: one closes when no agent is missing, or after `length` with those that have reported.
 
     It goes on beyond that until `minimum` messages have taken effect, one by default.
@@ -261,12 +257,9 @@ class Deadline(InRounds):
     selection: Selection = Selection()
     minimum: Annotated[int, Ge(1)] = 1
 
-    def __post_init__(self) -> None:
-        check(self)
-
 
 @dataclass(frozen=True, slots=True)
-class FirstK(InRounds):
+class FirstK(Marked, InRounds):
     """Over-selection: a round closes with its first `k` messages; the others are late, as under a deadline.
 
     With a `length` it also closes after that, with those that have reported.
@@ -281,9 +274,6 @@ class FirstK(InRounds):
     selection: Selection = Selection()
     oldest: Annotated[int, Ge(0)] | None = None
     length: Annotated[float, Gt(0)] | None = None
-
-    def __post_init__(self) -> None:
-        check(self)
 
 
 Mode = Barrier | Deadline | FirstK | Buffered | Immediate

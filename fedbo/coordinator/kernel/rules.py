@@ -15,6 +15,7 @@ from fedbo.coordinator.kernel.events import Message
 from fedbo.coordinator.kernel.exchange import Exchange
 from fedbo.coordinator.kernel.state import CoreState
 from fedbo.coordinator.logged.messages import TransmissionRejected
+from fedbo.coordinator.selection import Knowledge
 from fedbo.settings.own_code import ReturnError, note_step
 
 
@@ -57,11 +58,8 @@ class Receipt:
 
     def sample(self, state: CoreState, agents: Sequence[int]) -> set[int]:
         """Select the agents that send, among those that begin a round."""
-        selection, known = self._rules.exchange.selection, dict[int, float]()
-        for agent in agents if selection.who == "speed" else ():
-            if (lasted := state.agents[agent].last_duration) is not None:
-                known[agent] = lasted
-        return selection.of_round(agents, known, self._rules.streams.at(state.rounds.number))
+        rules, known = self._rules, Knowledge(state, self._method)
+        return rules.exchange.selection.of_round(agents, known, rules.streams.at(state.rounds.number))
 
     def asks(self, state: CoreState, agent: int, step: int) -> bool:
         """Check whether an agent is asked for the message of a step, where there are no rounds."""
@@ -104,6 +102,7 @@ class Rules:
     - `sends_dummies`: whether agents that are not sampled send a dummy message.
     - `participants`: the agents that take part from the start, which are the targets and agents that send a message before.
     - `idles`: whether agents that are not sampled in a round are idle; a study then has one round more than iterations.
+    - `turns`: the number of agents that may work at once, 0 for all; `rests`: whether an agent that has sent waits to be told.
     - `is_lazy`: whether what happens to idle agents is no event. It is one where they may evaluate all the same, or where the
       method hears of each agent that is lost.
     - `orders`: whether events have an `Order`: their numbers would tell what has happened to idle agents.
@@ -119,6 +118,8 @@ class Rules:
         everybody = self.upload is not None and self.algorithm.sends(0)
         self.participants: Collection[int] = range(self.problem.n_agents) if everybody else self.targets
         self.idles = self.is_synchronous and exchange.selection.idles and self.upload is not None
+        self.turns: int = (self.upload is not None and not self.is_synchronous and exchange.selection.concurrency) or 0
+        self.rests = self.is_synchronous or self.turns > 0
         counted = any(getattr(fault, "event", None) is not None for fault in environment.plan)
         self.orders = self.idles and not (environment.is_real_time or counted)
         busy = task.overlaps or task.stopping is not None or isinstance(self.algorithm, Waiting)

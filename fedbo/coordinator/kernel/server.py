@@ -12,12 +12,13 @@ from fedbo.algorithms.base import Array, Inbound, Waiting
 from fedbo.algorithms.messages import checker, sizer
 from fedbo.algorithms.returned import updated, wrong_message
 from fedbo.algorithms.streams import COORDINATOR
-from fedbo.coordinator.kernel.events import After, Answer, Effect, RoundDeadline
+from fedbo.coordinator.kernel.events import After, Answer, Effect, Message, RoundDeadline
 from fedbo.coordinator.kernel.exchange import Answers, InRounds, Rounds
 from fedbo.coordinator.kernel.network import Network
 from fedbo.coordinator.kernel.rules import Rules
 from fedbo.coordinator.kernel.state import AgentRecord, CoreState
-from fedbo.coordinator.logged.messages import RoundClosed
+from fedbo.coordinator.logged.messages import RoundClosed, TransmissionRejected
+from fedbo.coordinator.selection import Knowledge
 
 
 class IdleAgents:
@@ -60,6 +61,10 @@ class Server:
         ages = not exchange.staleness.is_constant or exchange.oldest is not None
         counts = type(exchange).should_close in (Answers.should_close, InRounds.should_close)
         return counts and exchange.selection.who == "all" and not ages and not self._waiting
+
+    def accept(self, state: CoreState, message: Message, asked: bool, now: float) -> TransmissionRejected | None:
+        """Let a message take effect, or return the log line that refuses it."""
+        return self._receipt.accept(state, message, asked, now)
 
     def report(self, state: CoreState, agent: AgentRecord, counted: bool, now: float) -> list[Effect]:
         """Record that an agent has sent its message, or has none to send."""
@@ -198,27 +203,26 @@ class Server:
 
     def enlist(self, state: CoreState, now: float, number: int = 0) -> tuple[list[int], list[Effect]]:
         """Draw the agents that work in round `number`, among the idle agents that are present, or all idle ones if none is."""
-        selection, known, lasted = self._exchange.selection, list(state.agents.every()), dict[int, float]()
+        known, selection = list(state.agents.every()), self._exchange.selection
         idle = np.zeros(self._rules.problem.n_agents, dtype=bool)
         idle[self._participants] = True
         idle[[agent.number for agent in known if agent.ended] + list(state.rounds.active)] = False
         away = self.idle.away(state, idle, now)
         there = idle & ~away
-        if selection.who == "speed":
-            lasted = {agent.number: agent.last_duration for agent in known if agent.last_duration is not None}
         agents = np.flatnonzero(there if there.any() else idle)
-        chosen = sorted(selection.of_round(agents, lasted, self._rules.streams.at(number)))
+        chosen = sorted(selection.of_round(agents, Knowledge(state, self._method), self._rules.streams.at(number)))
         effects = self.idle.wake(state, chosen, now)
         state.rounds.active.update(chosen)
         return chosen, effects
 
     def aggregate(self, state: CoreState, recipients: Sequence[int], now: float) -> dict[int, Any]:
         """Compute the answers of the algorithm's coordinator half."""
-        weights = self._ones if self._is_constant else self._staleness_weights(state)
-        return self._receipt.answer(state, recipients, weights, now)
+        return self._receipt.answer(state, recipients, self.weights(state), now)
 
-    def _staleness_weights(self, state: CoreState) -> Array:
+    def weights(self, state: CoreState) -> Array:
         """Return the present weight of each agent's newest message `(N,)`."""
+        if self._is_constant:
+            return self._ones
         staleness = self._exchange.staleness
         weights = np.zeros(self._rules.problem.n_agents)
         for agent in state.agents.every():

@@ -21,7 +21,7 @@ class Uplink:
         self._processes = processes
         self._rules, self._network, self._server, self._n_agents = rules, network, server, rules.problem.n_agents
         receipt, exchange, self._log = rules.receipt, rules.exchange, rules.log
-        self._synchronous, self._bound, self._receive = exchange.is_synchronous, exchange.staleness.bound, receipt.accept
+        self._synchronous, self._bound, self._receive = exchange.is_synchronous, exchange.staleness.bound, server.accept
         self._bytes, self._fault = sizer(rules.upload, receipt.more_up), checker(rules.upload or {}, receipt.largest)
         self._drops_late = exchange.is_synchronous and (receipt.drops_late or not exchange.accepts_late)
 
@@ -112,7 +112,7 @@ class Uplink:
         Then it is the newest of its messages: a later one, or its answer, would end the waiting.
         """
         rounds, accepted = state.rounds, sender.steps_accepted
-        if self._synchronous or rounds.waiting.get(sender.number, 0) is not None or sender.number in rounds.buffer:
+        if self._rules.rests or rounds.waiting.get(sender.number, 0) is not None or sender.number in rounds.buffer:
             return False
         return not any(later > step for later in sender.unacknowledged) and not (accepted and accepted[-1] > step)
 

@@ -199,6 +199,16 @@ class RoundClosed(NamedTuple):
     agent: int = COORDINATOR
 
 
+@logged_as("drawn")
+class AgentDrawn(NamedTuple):
+    """An idle agent gets its turn; `answer` is the number of its step."""
+
+    time: float
+    agent: int
+    answer: int
+    bytes: int
+
+
 @logged_as("delivered")
 class AnswerDelivered(NamedTuple):
     """An answer reaches its agent."""

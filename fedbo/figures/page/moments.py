@@ -155,7 +155,8 @@ def moments_of(events: Any, traces: Sequence[IncumbentTrace], metric: Any, fault
     """Return one run over its time, from its events and the traces of its agents.
 
     `faults` are the names of the planned faults, which name the causes of losses. The log does not say when an answer leaves:
-    with rounds it is the end of its round, otherwise the arrival of the agent's newest message before.
+    with rounds it is the end of its round, where agents take turns the draw, otherwise the arrival of the agent's newest
+    message before.
     """
     rows = events.select(list(_COLUMNS)).to_pylist()
     rounds = _rounds(rows)
@@ -237,6 +238,8 @@ def _transmissions(rows: Sequence[Row], rounds: Sequence[RoundEnd], faults: Sequ
         kind, agent, time = row["kind"], row["agent"], row["time"]
         if kind == "sent":
             open_[agent, True, row["step"]].append(time)
+        elif kind == "drawn":
+            open_[agent, False, row["answer"]].append(time)
         elif kind in _ENDS:
             up, why = row["answer"] is None, _why(row, faults)
             number = row["step"] if up else row["answer"]

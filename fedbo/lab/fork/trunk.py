@@ -101,6 +101,8 @@ def _exchange(before: Core, after: Core, queue: EventQueue, now: float) -> list[
     """Convert the open round, or the buffer, to another exchange mode."""
     if before.rules.idles != after.rules.idles:
         raise ForkError("exchange.selection.others: cannot change after the first round; remove this change")
+    if bool(before.rules.turns) != bool(after.rules.turns):
+        raise ForkError("exchange.selection.concurrency: cannot be set or removed after the start; remove this change")
     rounds, deadline = after.state.rounds, after.exchange.deadline
     _drop(queue, lambda event: isinstance(event, RoundDeadline))
     switches = before.rules.is_synchronous != after.rules.is_synchronous

@@ -293,7 +293,7 @@ def _messages(into: Measurements, events: Any, until: float) -> None:
     """Measure how long messages and answers took, those on their way at the end too, and count the transmissions lost."""
     sent: dict[tuple[int, int], float] = {}
     answered = 0.0
-    kinds = of_kinds(events, "sent", "arrived", "late", "round", "delivered", "lost", "missed")
+    kinds = of_kinds(events, "sent", "arrived", "late", "round", "drawn", "delivered", "lost", "missed")
     for kind, agent, step, answer, time, reason in _listed(kinds, "kind", "agent", "step", "answer", "time", "reason"):
         if kind == "sent":
             sent[agent, step] = time
@@ -307,7 +307,7 @@ def _messages(into: Measurements, events: Any, until: float) -> None:
         elif kind in ("arrived", "late") and (agent, step) in sent:
             into.latencies.append(time - sent.pop((agent, step)))
             answered = time
-        elif kind == "round":
+        elif kind in ("round", "drawn"):
             answered = time
         elif kind == "delivered":
             into.sent += 1

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from fedbo.algorithms.base import Starting
+from fedbo.algorithms.base import Starting, Useful, Waiting
 from fedbo.coordinator.environment.availability import Daily
 from fedbo.coordinator.environment.faults import MESSAGE_FAULTS, Crash, Hang, Slow, set_times
 from fedbo.coordinator.environment.timing import Constant, DecisionTimeModel, LogLinear, SpeedClasses
 from fedbo.coordinator.kernel.exchange import Exchange
+from fedbo.coordinator.selection import COINS
 from fedbo.objectives.base import reports_costs
 from fedbo.objectives.catalog import federations
 from fedbo.settings.errors import SettingError, unknown
@@ -34,12 +35,37 @@ def world_combinations(study: StudyTables, groups_are_right: bool) -> Iterator[S
 def exchange_combinations(study: StudyTables) -> Iterator[SettingError]:
     """Yield the errors of an exchange mode with the agents of a study, whose targets must be valid."""
     exchange, targets = study.exchange.make(), len(study.targets)
-    if not exchange.is_synchronous and exchange.selection.who in ("fraction", "speed"):
-        remedy = f"under '{exchange.mode}' there are no rounds to take a share of; use \"poisson\""
+    selection = exchange.selection
+    if not exchange.is_synchronous and selection.who not in COINS and selection.concurrency is None:
+        remedy = f"under '{exchange.mode}' there are no rounds to take a share of; use \"poisson\", or set concurrency"
         yield SettingError(("exchange", "selection", "who"), remedy)
+    if selection.concurrency is not None:
+        yield from _turns(study, exchange)
+    if selection.who == "usefulness":
+        if study.metric:
+            remedy = "is of one value, and there is [[metric]]; use another selection"
+            yield SettingError(("exchange", "selection", "who"), remedy)
+        for table in study.algorithm:
+            if not (isinstance(made := table.make(), Useful) and made.tells_usefulness):
+                words = (
+                    f"'{table.title}' does not tell how useful its messages are; use share_best with values = true, or pooled"
+                )
+                yield SettingError(("exchange", "selection", "who"), words)
     yield from _selected(study, exchange)
     if (getattr(exchange, "k", None) or 0) > targets:
         yield SettingError(("exchange", "k"), f"must be at most {targets}, the number of agents that optimise")
+
+
+def _turns(study: StudyTables, exchange: Exchange) -> Iterator[SettingError]:
+    """Yield errors for agents that take turns without rounds."""
+    loc = ("exchange", "selection", "concurrency")
+    if exchange.is_synchronous:
+        yield SettingError(loc, f"is for modes without rounds, and '{exchange.mode}' has rounds; use who and share")
+    if exchange.selection.who == "poisson":
+        yield SettingError(loc, 'draws one agent at a time, and "poisson" flips a coin for each; set who = "all"')
+    for table in study.algorithm:
+        if (made := table.make()).queries is None or isinstance(made, Waiting):
+            yield SettingError(loc, f"'{table.title}' may wait for an answer that only drawn agents get; remove it")
 
 
 def _selected(study: StudyTables, exchange: Exchange) -> Iterator[SettingError]:

@@ -12,6 +12,12 @@ from fedbo.study.document import Loc
 from fedbo.study.problems import problem_of
 from fedbo.study.study_tables import StudyTables
 
+# Settings of a selection, and what uses them.
+_USERS = {
+    ("explore", "penalty"): ("speed", "usefulness"),
+    ("age",): ("usefulness",),
+    ("tiers",): ("tiers",),
+}
 _NO_MESSAGES = "no algorithm of this study sends messages; remove it, or add one that does, for example fts"
 
 
@@ -40,15 +46,15 @@ def _choices(study: StudyTables) -> Iterator[tuple[Loc, str]]:
     given = study.objective.differences
     if given is not None and (differences := given.make()).likeness == 1.0:
         yield from _changed(differences, ("objective", "differences"), ("length_scale",), "set likeness below 1")
-    if selection.who == "all":
-        unused, remedy = ("share", "explore", "penalty"), 'set who = "fraction", "poisson" or "speed"'
-    else:
-        unused, remedy = () if selection.who == "speed" else ("explore", "penalty"), 'set who = "speed"'
-    yield from _changed(selection, ("exchange", "selection"), unused, remedy)
+    if selection.who == "all" or selection.concurrency is not None:
+        yield from _changed(selection, ("exchange", "selection"), ("share",), "choose a share by `who`, without concurrency")
+    for names, users in _USERS.items():
+        if selection.who not in users:
+            yield from _changed(selection, ("exchange", "selection"), names, f"set who = {' or '.join(map(repr, users))}")
     if staleness.weight == "constant":
         unused, remedy = ("decay", "after"), 'set weight = "hinge"'
     else:
-        unused = () if staleness.weight == "hinge" else ("after",)
+        unused, remedy = () if staleness.weight == "hinge" else ("after",), 'set weight = "hinge"'
     yield from _changed(staleness, ("exchange", "staleness"), unused, remedy)
     federation = study.federation()
     if getattr(federation, "steps", None) is not None and not getattr(federation, "takes_report", True):

@@ -27,6 +27,9 @@ class RoundCauses:
         self.committed: set[int] = set()
         self.quiet: set[int] = set()
         self.sending: dict[int, int] = {}
+        self.working: set[int] = set()
+        turns = None if algorithm.upload(problem) is None else run.exchange.selection.concurrency
+        self.most = turns or problem.n_agents
         self.k, self.least = getattr(self.exchange, "k", None), getattr(self.exchange, "minimum", 1)
         asks_all = self.exchange.selection.who == "all" and not isinstance(algorithm, Private)
         self.follows = isinstance(self.exchange, InRounds) and self.exchange.oldest is None and asks_all
@@ -37,7 +40,8 @@ class RoundCauses:
         if kind == "round":
             need(not self._down, f"round {self.closed} closed while the coordinator was down")
             most = self.run.task.problem.n_agents * self.down
-            fits = not self.down or (record.bytes % self.down == 0 and record.bytes <= most)
+            draws = self.exchange.selection.concurrency is not None  # an agent may be drawn more than once before an update
+            fits = not self.down or (record.bytes % self.down == 0 and (record.bytes <= most or draws))
             need(fits, f"round {record.round} sent {record.bytes} bytes")
             if self.follows:
                 need(self._may(record.time), f"round {self.closed} closed too early, or with nobody")
@@ -46,7 +50,11 @@ class RoundCauses:
             self.quiet.clear()
         elif kind == "started":
             self.sending.pop(agent, None)
-        elif kind == "finished" and self.run.task.algorithm.sends(record.step):
+            self.working = (self.working | {agent}) - self.troubles.gone.keys()
+            need(len(self.working) <= self.most, f"{len(self.working)} agents work at once")
+        if kind == "finished":
+            self.working.discard(agent)
+        if kind == "finished" and self.run.task.algorithm.sends(record.step):
             self.quiet.add(agent)  # until it turns out that it has sent something
         elif kind == "sent":
             self.quiet.discard(agent)

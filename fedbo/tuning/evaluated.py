@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from fedbo.actors.storage.rows import read_table
 from fedbo.actors.storage.sealed import DamagedError
@@ -51,12 +50,12 @@ def evaluated(
 ) -> list[Evaluated]:
     """Return earlier evaluations from pairs of a configuration and its value, or from another `source`.
 
-    A source is a path, a table (`result.trials()`, or a data frame of pandas) or an `optuna.Study`. A path ends in .csv or
-    .parquet, with a column for each parameter and one for the `value`, or is the directory of a run or of an agent. A column
-    `param_NAME` is that of the parameter NAME, as in tables of trials. From a run it returns the observations of its best
-    algorithm, of one `agent` or of all. With `goals` of several metrics a value is a dictionary of their numbers. Files have a
-    column for each further one, and an Optuna study has their objectives in the same order. ArgumentError, in one line, for any
-    other source, or a configuration that is not in the space.
+    A source is a path, a table (`result.trials()`, a data frame of pandas, a list of dictionaries), a `ResultGrid` of Ray Tune
+    or an `optuna.Study`. A path ends in .csv or .parquet, with a column for each parameter and one for the `value`, or is the
+    directory of a run or of an agent. A column `param_NAME` is that of the parameter NAME, as in tables of trials. From a run
+    it returns the observations of its best algorithm, of one `agent` or of all. With `goals` of several metrics a value is a
+    dictionary of their numbers. Files have a column for each further one, and an Optuna study has their objectives in the
+    same order. ArgumentError, in one line, for any other source, or a configuration that is not in the space.
     """
     if hasattr(source, "get_trials"):
         return evaluated_in_study(source, space, mode, goals)
@@ -74,9 +73,17 @@ def evaluated(
         raise ArgumentError(
             f"start = '{path}': is not an existing .csv file, .parquet file or run directory; pass the path of one"
         )
-    if hasattr(source, "to_arrow") or hasattr(source, "iloc"):  # a table of trials, or a data frame of pandas
-        table = source.to_arrow() if hasattr(source, "to_arrow") else pa.Table.from_pandas(source, preserve_index=False)
-        return _in_table(table, "start", space, (value, goals))
+    if hasattr(source, "to_arrow"):  # a table of trials
+        return _in_table(source.to_arrow(), "start", space, (value, goals))
+    if hasattr(source, "get_dataframe"):  # results of Ray Tune
+        source, metric = source.get_dataframe(), source._experiment_analysis.default_metric
+        names = {each: f"param_{each[7:].replace('/', '.')}" for each in source.columns if each.startswith("config/")}
+        source = source[[*names, metric]].rename(columns={**names, metric: value})
+    if hasattr(source, "iloc"):  # a data frame of pandas
+        source = source.astype(object).where(source.notna(), None).to_dict("records")
+    if isinstance(source, list | tuple) and source and all(isinstance(row, Mapping) for row in source):
+        lines = [(number, f"start, row {number}", flattened(row)) for number, row in enumerate(source, 1)]
+        return _in_rows(lines, list(dict.fromkeys(name for *_, row in lines for name in row)), "start", space, (value, goals))
     read, found = _read(space), list[Evaluated]()
     try:
         pairs = [(flattened(pair[0]), dict(pair[1]) if goals and _others(goals) else float(pair[1])) for pair in source]

@@ -9,7 +9,7 @@ import ConfigSpace as CS
 import pytest
 
 import fedbo
-from fedbo.tuning.evaluated import Evaluated, evaluated_in_csv, evaluated_in_study
+from fedbo.tuning.evaluated import Evaluated, evaluated, evaluated_in_csv, evaluated_in_study
 
 HEAD = "date,kind,layers,rate,loss\n"
 
@@ -88,3 +88,29 @@ def test_an_agent_begins_with_the_trials_of_an_optuna_study(tmp_path: Path) -> N
     several = optuna.create_study(directions=["minimize", "maximize"], study_name="both")
     with pytest.raises(ValueError, match="study 'both': has 2 objectives; use a study with one objective"):
         evaluated_in_study(several, space())
+
+
+def test_an_agent_begins_with_dictionaries_or_a_data_frame_of_values_of_any_kind() -> None:
+    pandas = pytest.importorskip("pandas", reason="needs pandas: pip install pandas")
+    mixed = {"kind": ["a", None, 3, True], "model": {"n": (1, 9)}, "x": (0.0, 1.0)}
+    rows = [
+        {"kind": "a", "model": {"n": 2}, "x": 0.5, "value": 1.0, "seconds": 3},
+        {"x": 0.25, "kind": True, "model": {"n": 9}, "value": 2},
+        {"kind": 3, "model": {"n": 1}, "x": 0.0, "value": None},
+    ]
+    found = evaluated(rows, mixed)
+    first = {"kind": "a", "model.n": 2, "x": 0.5}
+    assert found == [
+        Evaluated(first, 1.0, "start/1"),
+        Evaluated({"kind": True, "model.n": 9, "x": 0.25}, 2.0, "start/2"),
+    ]
+    flat = [{**row, **{"model.n": row["model"]["n"]}} for row in rows]  # type: ignore[index]
+    frame = pandas.DataFrame(flat).drop(columns="model")
+    assert evaluated(frame, mixed) == found
+    assert evaluated(frame.rename(columns={"kind": "param_kind"}), mixed) == found
+    with fedbo.Agent(None, mixed, fedbo.Terms("ts"), start=rows) as agent:
+        assert agent.best() == ({"kind": True, "model": {"n": 9}, "x": 0.25}, 2.0)
+    with pytest.raises(fedbo.ArgumentError, match=r"^start, row 1: x = 5: must be a number in \[0, 1\]"):
+        evaluated([{**first, "x": 5, "value": 1.0}], mixed)
+    with pytest.raises(fedbo.ArgumentError, match="'start': has no column 'value'; available: kind, model.n, x"):
+        evaluated([first], mixed)

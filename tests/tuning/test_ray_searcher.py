@@ -16,6 +16,7 @@ tune = pytest.importorskip("ray.tune", reason="the searcher needs Ray Tune: pip 
 from ray.tune.search import ConcurrencyLimiter  # noqa: E402
 
 import fedbo  # noqa: E402
+from fedbo.tuning.evaluated import evaluated  # noqa: E402
 from fedbo.tuning.ray_searcher import RaySearcher  # noqa: E402
 
 SPACE: dict[str, Any] = {
@@ -309,3 +310,8 @@ def test_an_experiment_with_an_agent_in_memory_is_restored(tmp_path: Path, monke
     again = tune.Tuner.restore(str(tmp_path / "run"), trainable, restart_errored=True, param_space=space).fit()
     assert [result.error for result in again] == [None] * 5
     assert all(result.config["width"] % 10 == 0 for result in again)
+    points = evaluated(again, {"width": (10, 500), "rate": (-9.0, 9.0)})
+    assert [point.value for point in points] == [result.metrics["loss"] for result in again]
+    assert [point.configuration for point in points] == [
+        {name: result.config[name] for name in ("width", "rate")} for result in again
+    ]

@@ -28,9 +28,9 @@ LINES = {
     "algorithms/components": 2569,
     "algorithms/learned_prior": 1212,
     "algorithms/private": 650,
-    "analysis": 4070,
+    "analysis": 4130,
     "commands": 1316,
-    "commands/export": 222,
+    "commands/export": 209,
     "commands/watch": 402,
     "coordinator": 537,
     "coordinator/environment": 1549,
@@ -62,7 +62,7 @@ LINES = {
     "objectives/tables": 536,
     "objectives/tasks": 1951,
     "objectives/typed_spaces": 898,
-    "optuna": 522,
+    "optuna": 509,
     "privacy": 3205,
     "settings": 1908,
     "sites": 6547,
@@ -72,11 +72,11 @@ LINES = {
     "surrogates/compiled": 2761,
     "templates": 1,
     "testing": 900,
-    "tuning": 2937,
+    "tuning": 2942,
     "workers": 1979,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 88360, "no room": 44345, "modules": 613}
+MOST = {"all": 88399, "no room": 44376, "modules": 613}
 
 
 @cache

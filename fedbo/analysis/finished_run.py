@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -160,6 +161,24 @@ def check_label(run: FinishedRun, algorithm: str) -> str:
     if algorithm not in run.study.labels:
         raise ResultError(f"no algorithm '{algorithm}'; available: {', '.join(run.study.labels)}")
     return algorithm
+
+
+def exported_runs(run: FinishedRun, table: pa.Table, which: tuple[str | None, int | None], path: Path) -> list[Any]:
+    """Return the rows of a table by run, of one algorithm or all (None) and one replicate or all, for a new file.
+
+    ResultError when there is no such run; FileExistsError when the file exists.
+    """
+    algorithm, replicate = which
+    if algorithm is not None:
+        check_label(run, algorithm)
+    runs = [
+        (key, own) for key, own in by_run(table) if algorithm in (None, key.algorithm) and replicate in (None, key.replicate)
+    ]
+    if not runs:
+        raise ResultError(f"no replicate {replicate}; choose a number from 0 to {run.study.study.replicates - 1}")
+    if os.path.lexists(path):  # a link that leads nowhere would be followed
+        raise FileExistsError(f"'{path}' already exists; choose another file")
+    return runs
 
 
 def scored_traces(run: FinishedRun, regret: bool) -> list[IncumbentTrace]:

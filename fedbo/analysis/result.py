@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args, overload
 
 from fedbo.actors.storage.sealed import DamagedError
 from fedbo.analysis.described import best_points, html_of, words_of
@@ -105,7 +105,7 @@ class Result(FinishedRun):
         """
         return trials(self)
 
-    def best(self, each: Each = "algorithm") -> list[dict[str, Any]]:
+    def best(self, each: Each = "algorithm", by: Literal["value", "model"] = "value") -> list[dict[str, Any]]:
         """Return the best incumbent of each algorithm in each cell, or of each agent and replicate with `each="agent"`.
 
         `value` is its noise-free value in native units, `configuration` its parameters by name.
@@ -113,11 +113,19 @@ class Result(FinishedRun):
         cell, or of each agent and replicate, from the best first objective on. `metrics` are the study's metrics by name.
         With `each="all"`, return the configuration recommended for all agents of each run: `known` tells whether the mean
         `value` was "evaluated", or "estimated" with the standard deviation `error`, or is "unknown" for the reason `why`.
+        With `by="model"`, for noisy values, `value` is the mean of a Gaussian process of the agent's evaluations, and `error`
+        its standard deviation; the best point has the largest mean less that.
         """
         if each == "all":
             from fedbo.analysis.recommendation import recommended  # which fits surrogates, and imports what they need
 
             return recommended(self)
+        if by not in ("value", "model"):
+            raise ResultError(f"by = '{by}': must be 'value' or 'model'")
+        if by == "model":
+            from fedbo.analysis.recommendation import best_by_model
+
+            return best_by_model(self, each)
         if each not in get_args(Each):
             raise ResultError(f"each = '{each}': must be 'algorithm', 'agent' or 'all'")
         return best_points(self, each)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -19,8 +18,8 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from fedbo.analysis.finished_run import ResultError, check_label, configurations, own_metric
-from fedbo.analysis.grouping import by_run, grouped
+from fedbo.analysis.finished_run import configurations, exported_runs, own_metric
+from fedbo.analysis.grouping import grouped
 from fedbo.analysis.indicators import column_name
 from fedbo.analysis.result import Result
 from fedbo.objectives.goals import AgentGoals, Goal, Goals, goals_in
@@ -29,19 +28,8 @@ from fedbo.tuning.metrics import constraints_of
 
 
 def export_to_optuna(result: Result, path: Path, algorithm: str | None = None, replicate: int | None = 0) -> list[str]:
-    """Write a journal file with a study for each agent of the chosen runs, and return the names of the studies.
-
-    The runs are those of one algorithm or of all, and of one replicate or of all (None).
-    ResultError when there is no such run; FileExistsError when the file exists.
-    """
-    if algorithm is not None:
-        check_label(result, algorithm)
-    runs = [(key, rows) for key, rows in by_run(result.observations)
-            if algorithm in (None, key.algorithm) and replicate in (None, key.replicate)]  # fmt: skip
-    if not runs:
-        raise ResultError(f"no replicate {replicate}; choose a number from 0 to {result.study.study.replicates - 1}")
-    if os.path.lexists(path):  # a link that leads nowhere would be followed
-        raise FileExistsError(f"'{path}' already exists; choose another file")
+    """Write a journal file with a study for each agent of the chosen runs (`exported_runs`), and return the studies' names."""
+    runs = exported_runs(result, result.observations, (algorithm, replicate), path)
     level = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:

@@ -12,7 +12,7 @@ from functools import wraps
 from html import escape
 from pathlib import Path
 from threading import RLock
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from fedbo.actors.threads import blas_threads
 from fedbo.algorithms.base import Array, Inbound, Problem, Starting
 from fedbo.algorithms.returned import asked, initial, outgoing, updated
 from fedbo.algorithms.streams import Streams
+from fedbo.analysis.recommendation import best_by_gp
 from fedbo.objectives.typed_spaces.declared_space import as_declared, flattened, read_space
 from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.settings import arguments
@@ -245,16 +246,21 @@ class Agent:
         return self._suggestion(self._known(token))
 
     @_alone
-    def best(self) -> tuple[dict[str, Any], float] | None:
+    def best(self, by: Literal["value", "model"] = "value") -> tuple[dict[str, Any], float] | None:
         """Return the best configuration with a value, and the value; None before the first.
 
-        With limits it is the best that keeps them. With several objectives it is that of the first objective; see `front`.
+        With `by="model"`, for noisy values, it is the best by a Gaussian process (`Result.best`), with its mean. With limits it
+        is the best that keeps them. With several objectives it is that of the first objective; see `front`.
         """
         values = {
             token: value for token, value in self._log.told.items() if value is not None and self._metrics.is_feasible(token)
         }
         if not values:
             return None
+        if arguments.one_of("by", by, ("value", "model")) == "model":
+            rows = [{"u": self._log.points[each]["u"], "value": self._sign * value} for each, value in values.items()]
+            place, mean, _ = best_by_gp(rows, rows)
+            return self._suggestion([*values][place]).configuration, self._sign * float(mean[place])
         token = max(values, key=lambda each: self._sign * values[each])
         return self._suggestion(token).configuration, values[token]
 

@@ -151,11 +151,8 @@ class RaySearcher(Searcher):
         tokens = [] if self._written is None else [one.token for one in self._agent.pending()]
         state = {"folder": str(self._folder), "number": self._number, "space": self._written, "metric": self._metric}
         state |= {"mode": self._mode, "open": tokens, "failed": self._failed, "reported": self._reported}
-        state |= {
-            "points": self._points,
-            "scales": {name: each._asdict() for name, each in self._scales.items()},
-            "agent": pickle.dumps(self._own).hex(),
-        }
+        scales = {name: each._asdict() for name, each in self._scales.items()}
+        state |= {"points": self._points, "scales": scales, "agent": pickle.dumps(self._own).hex()}
         Path(checkpoint_path).write_text(json.dumps(state), encoding="utf-8")
 
     def restore(self, checkpoint_path: str) -> None:

@@ -55,16 +55,11 @@ class FedboSearchCV(RandomizedSearchCV):  # type: ignore[misc]
                     warn_caller(f"{candidates} left out of cv_results_: {error}", FitFailedWarning)
                     new = np.full(len(asked), nan)
                 else:
-                    scores = results[self._searched(results)]
+                    first = next(name for name in results if name.startswith("mean_test_"))
+                    scores = results.get(f"mean_test_{self.refit}", results[first])
                     new = scores[known:]
                 for one, score in zip(asked, new.tolist(), strict=True):
                     agent.tell(one.token, score)
-
-    def _searched(self, results: Mapping[str, Any]) -> str:
-        """Return the name of the scores that are searched."""
-        if isinstance(self.refit, str):
-            return f"mean_test_{self.refit}"
-        return next(name for name in results if name.startswith("mean_test_"))
 
 
 def _written(branches: Sequence[Mapping[str, Any]]) -> str:

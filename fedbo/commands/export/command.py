@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +13,7 @@ import typer
 
 from fedbo.actors.storage import atomic
 from fedbo.analysis.agent_states import event_intervals
-from fedbo.analysis.finished_run import ResultError, check_label, own_metric
+from fedbo.analysis.finished_run import ResultError, exported_runs, own_metric
 from fedbo.analysis.grouping import by_run, of_kinds
 from fedbo.analysis.result import Result
 from fedbo.analysis.schemas import EVENTS
@@ -77,20 +76,8 @@ MESSAGES = ("sent", "lost", "arrived", "late", "rejected", "delivered", "missed"
 
 
 def export_to_perfetto(result: Result, path: Path, algorithm: str | None = None, replicate: int | None = 0) -> int:
-    """Write the timelines of the chosen runs, and return their number of events.
-
-    Raises:
-        ResultError: there is no such run.
-        FileExistsError: the file exists.
-    """
-    if algorithm is not None:
-        check_label(result, algorithm)
-    runs = [(key, own) for key, own in by_run(result.events)
-            if algorithm in (None, key.algorithm) and replicate in (None, key.replicate)]  # fmt: skip
-    if not runs:
-        raise ResultError(f"no replicate {replicate}; choose a number from 0 to {result.study.study.replicates - 1}")
-    if os.path.lexists(path):
-        raise FileExistsError(f"'{path}' already exists; choose another file")
+    """Write the timelines of the chosen runs, and return their number of events; raise the errors of `exported_runs`."""
+    runs = exported_runs(result, result.events, (algorithm, replicate), path)
     evaluated, titles = dict(by_run(result.observations)), result.study.titles()
     found = list[Event]()
     for number, (key, events) in enumerate(runs):

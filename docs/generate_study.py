@@ -104,7 +104,8 @@ INNER = {  # tables within tables, by the definition that they have in the schem
     "agents": {"[agents.history]": "HistoryTable"},
     "timing": {"[timing.speed]": "SpeedTable", "[timing.decision]": "DecisionTable"},
     "exchange": {"[exchange.staleness]": "Staleness", "[exchange.selection]": "Selection"},
-    "cluster": {"[[cluster.worker]]": "WorkerTable"},
+    "cluster": {"[cluster.checkpoint]": "CheckpointTable", "[[cluster.worker]]": "WorkerTable"},
+    "fault": {"Laws of `duration` and `restart`": "DurationLaw"},
     "privacy": {"[privacy.secure_aggregation]": "SecureAggregationTable"},
 }
 PRESET = {"algorithm": [("`preset`", "string", "", "Named settings to start from, see [algorithms](algorithms.md)")]}
@@ -143,7 +144,7 @@ def _table_of(keys: Keys, key: str, found: Schema) -> Iterator[str]:
         yield from ("", "### Models of durations", "", "For `evaluation` and `latency`; the key `model` has the name.")
         yield from _alternatives(keys, keys.tables["TimingModel"])
     for title, name in INNER.get(key, {}).items():
-        yield from ("", f"### `{title}`", *table(Keys.HEAD, keys.fixed(keys.tables[name])))
+        yield from ("", f"### {title if '`' in title else f'`{title}`'}", *table(Keys.HEAD, keys.fixed(keys.tables[name])))
 
 
 def _alternatives(keys: Keys, declared: Schema) -> Iterator[str]:

@@ -28,14 +28,14 @@ LINES = {
     "algorithms/components": 2569,
     "algorithms/learned_prior": 1212,
     "algorithms/private": 650,
-    "analysis": 4130,
+    "analysis": 4139,
     "commands": 1316,
     "commands/export": 209,
     "commands/watch": 402,
     "coordinator": 537,
-    "coordinator/environment": 1549,
+    "coordinator/environment": 1552,
     "coordinator/idle": 431,
-    "coordinator/kernel": 2983,
+    "coordinator/kernel": 2984,
     "coordinator/logged": 693,
     "coordinator/runtime": 1089,
     "execution": 2664,
@@ -49,7 +49,7 @@ LINES = {
     "lab/fork": 1196,
     "lab/papers": 1337,
     "lab/tabulation": 838,
-    "lab/twins": 2135,
+    "lab/twins": 2140,
     "lab/why": 1972,
     "lab/worth": 569,
     "objectives": 2096,
@@ -73,10 +73,10 @@ LINES = {
     "templates": 1,
     "testing": 900,
     "tuning": 2942,
-    "workers": 1979,
+    "workers": 2035,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 88399, "no room": 44376, "modules": 613}
+MOST = {"all": 88473, "no room": 44389, "modules": 613}
 
 
 @cache

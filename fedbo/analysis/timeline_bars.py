@@ -91,8 +91,17 @@ def evaluation_bars(observations: Any, events: Any, place: Mapping[int, int]) ->
     pauses = dict[int, list[Span]]()
     for one in (interval for pair in PAUSES for interval in event_intervals(events, *pair)):
         pauses.setdefault(one.agent, []).append((one.begin, one.end))
-    evaluated = observations.select(["agent", "phase", "origin", "started", "finished", "error"]).to_pylist()
+    names = ["agent", "step", "query", "phase", "origin", "started", "finished", "error"]
+    evaluated = observations.select(names).to_pylist()
     rows = [row for row in evaluated if row["agent"] in place and row["phase"] != "history"]
+    by_key = {(row["agent"], row["step"], row["query"]): row for row in rows}
+    for stay in placements(events).to_pylist():  # work that was saved before a preemption is of the same evaluation
+        key, times = (
+            (stay["agent"], stay["step"], stay["query"]),
+            {"started": stay["started_at"], "finished": stay["kept_until"]},
+        )
+        if stay["preempted"] and key in by_key and times["started"] < times["finished"]:
+            rows.append(by_key[key] | times)
     whole, count = in_lanes([(place[row["agent"]], row["started"], row["finished"]) for row in rows])
     for row, (middle, *span) in zip(rows, whole, strict=True):
         cuts = without((span[0], span[1]), pauses.get(row["agent"], ()))

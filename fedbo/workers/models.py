@@ -54,13 +54,28 @@ class ClusterModel:
 
     A free worker starts a waiting evaluation that fits: the one that came first ("first_come"), one of the agent that uses
     least of the cluster ("fair_share"), or one of the agent with the highest priority ("priority"). Ties go to the one that
-    came first. `needs` has one entry for all agents, or one for each; so has `priorities`.
+    came first. `needs` has one entry for all agents, or one for each; so has `priorities`. Evaluations save their work after
+    `every` units of time at speed 1, which takes `cost` of these units.
     """
 
     classes: tuple[WorkerClass, ...]
     rule: str = "first_come"
     needs: tuple[Resources, ...] = (Resources(),)
     priorities: tuple[float, ...] = (0.0,)
+    every: float = math.inf
+    cost: float = 0.0
+
+    def saving(self, work: float) -> float:
+        """Return the time at speed 1 in which an evaluation with so much work saves it; its end needs no checkpoint."""
+        return max(0, math.ceil(work / self.every) - 1) * self.cost
+
+    def progress(self, time: float) -> tuple[float, float, float]:
+        """Return what an evaluation has done after a time at speed 1: its work, the saved part, and when that was saved."""
+        if self.every == math.inf:
+            return time, 0.0, 0.0
+        saves = time // (self.every + self.cost)
+        since = saves * (self.every + self.cost)
+        return saves * self.every + min(time - since, self.every), saves * self.every, since
 
     def need(self, agent: int) -> Resources:
         """Return the resources that an evaluation of an agent needs."""

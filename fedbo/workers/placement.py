@@ -99,21 +99,24 @@ class WorkerPool:
         """Remove a job from its worker."""
         self._take_off(state, worker, job)
         place = state.places[worker]
-        assert place is not None
-        self._move(state, worker, (place[0], place[1].more(self.model.need(job[0]))))
+        if place is not None:  # else nothing new begins on it
+            self._move(state, worker, (place[0], place[1].more(self.model.need(job[0]))))
 
     def withdraw(self, state: ClusterState, agent: int, key: Key) -> None:
         """Remove an evaluation from the queue."""
         left = [entry for entry in state.queues.get(agent, ()) if entry[1] != key]
         self._requeue(state, agent, left)
 
-    def leave(self, state: ClusterState, worker: int) -> list[Job]:
-        """Mark a worker as away and return its jobs, which stop."""
+    def close(self, state: ClusterState, worker: int) -> None:
+        """Mark a worker as away, so that nothing new begins on it."""
         state.away[worker] += 1
-        jobs = list(state.jobs.get(worker, ()))  # none if it is away already
+        state.places[worker] = None
+
+    def stop(self, state: ClusterState, worker: int) -> list[Job]:
+        """Return the jobs of a worker that is away, which stop; none if they did so before."""
+        jobs = list(state.jobs.get(worker, ()))
         for job in jobs:
             self._take_off(state, worker, job)
-        state.places[worker] = None
         return jobs
 
     def join(self, state: ClusterState, worker: int) -> None:

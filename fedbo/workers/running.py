@@ -114,7 +114,9 @@ class RunningEvaluations:
         one.started, one.in_time = now - (startup if warm else 0.0), one.length * by_now / speed <= self._limit
         # Earlier segments of a pull count against its time limit, at the speed of this worker.
         limit = max(0.0, self._limit - one.length * before / speed)
-        one.remaining = (0.0 if warm else startup) + min(one.work / speed, limit * request.pulls)
+        takes = min(one.work / speed, limit * request.pulls)
+        takes += 0.0 if self.pool is None else self.pool.model.saving(takes * speed) / speed
+        one.remaining = (0.0 if warm else startup) + takes
         return self.run(agent, one, now)
 
     def hold(self, one: PendingEvaluation, now: float) -> None:
@@ -162,29 +164,43 @@ class RunningEvaluations:
                 one.worker = -1
         return self._serve_later(state)
 
-    def preempted(self, state: CoreState, jobs: list[Job], checkpoint: float | None, now: float) -> list[Effect]:
+    def preempted(self, state: CoreState, jobs: list[Job], fault: Preemption | None, now: float) -> list[Effect]:
         """Queue evaluations that have lost their worker again, at their old places in the queue.
 
-        Their work is lost, and its length drawn again; or it is kept, and the continuation takes `checkpoint` more.
+        What was not saved of their work is lost. Where nothing could be saved, its length is drawn again.
         """
         assert self.pool is not None
         for number, step, point in jobs:
             agent = state.agents[number]
-            one, worker = agent.evaluations.running[step, point], agent.evaluations.running[step, point].worker
-            lost = 0.0 if one.held or checkpoint is not None else now - one.since
-            self._log.append(EvaluationPreempted(now, number, step=step, query=point, worker=worker, lost=lost))
+            one = agent.evaluations.running[step, point]
+            kept, lost = (0.0, 0.0) if one.held else self._kept(one, fault, now)
+            line = EvaluationPreempted(now, number, step=step, query=point, worker=one.worker, lost=lost)
+            self._log.append(line)
             if one.held:
                 one.worker = -1
                 continue
-            if checkpoint is None:
+            if kept is None:
                 again = self.with_length(agent, one.request, again=True)
                 one.length, one.work = again.length, again.work
             else:
-                model = self.pool.class_of(worker)
-                one.work = max(0.0, one.work - max(0.0, now - one.started - model.startup) * model.speed) + checkpoint
+                one.work = max(0.0, one.work - kept) + (fault.checkpoint or 0.0 if fault is not None else 0.0)
             one.worker, one.lease, one.queued = -1, 0, now
             self.pool.submit(state.cluster, number, one.key, one.number)
         return self._serve_later(state)
+
+    def _kept(self, one: PendingEvaluation, fault: Preemption | None, now: float) -> tuple[float | None, float]:
+        """Return the work that a stopped evaluation keeps, None if it could save nothing, and the time of what is lost."""
+        assert self.pool is not None
+        worker, model = self.pool.class_of(one.worker), self.pool.model
+        time = max(0.0, now - one.started - worker.startup) * worker.speed
+        done, saved, when = model.progress(time)
+        if fault is not None and fault.checkpoint is not None:
+            return done, 0.0
+        if fault is not None and fault.notice and model.cost <= fault.notice * worker.speed:
+            return max(saved, model.progress(max(0.0, time - model.cost))[0]), 0.0
+        if model.every == math.inf:
+            return None, now - one.since
+        return saved, (time - when) / worker.speed if saved else now - one.since
 
     def joined(self, state: CoreState, worker: int) -> list[Effect]:
         """Return a worker that was away to service."""
@@ -246,7 +262,7 @@ class WorkerEvents:
         """Return when a worker is taken away for the event's time; infinity if never."""
         fault = self._faults[event.fault]
         owner = self._pool.workers_of(fault.workers)[0] if fault.together else event.worker
-        return self._times.at(event.fault, owner, event.number)
+        return self._times.at(event.fault, owner, event.number) + (fault.notice if event.warned else 0.0)
 
     def changed(self, state: CoreState, event: WorkersChanged, now: float) -> list[Effect]:
         """Process a class of workers that joins, or leaves for good."""
@@ -255,23 +271,32 @@ class WorkerEvents:
         self._log.append(ClassJoined(now, name) if event.joins else ClassLeft(now, name))
         effects: list[Effect] = []
         for worker in workers:
-            effects += self._evaluations.joined(state, worker) if event.joins else self._leave(state, worker, None, now)
+            if event.joins:
+                effects += self._evaluations.joined(state, worker)
+            else:
+                self._pool.close(state.cluster, worker)
+                effects += self._stop(state, worker, None, now)
         return effects
 
     def preempted(self, state: CoreState, event: WorkerPreempted, now: float) -> list[Effect]:
         """Remove a worker, for a while or for good, and schedule its next preemption."""
-        place, worker, number = event
-        fault = self._faults[place]
+        place, worker, fault = event.fault, event.worker, self._faults[event.fault]
+        following = list[Effect]()
+        if not event.warned:
+            self._pool.close(state.cluster, worker)
+            following = self._schedule(place, worker, event.number + 1, now)
+            if fault.notice:
+                return [*following, After(fault.notice, event._replace(warned=True))]
         self._log.append(WorkerTaken(now, worker, self._pool.class_of(worker).name))
-        effects = self._leave(state, worker, fault.checkpoint, now)
-        lasting = self._times.lasting(place, worker, number)
+        effects = self._stop(state, worker, fault, now)
+        lasting = self._times.lasting(place, worker, event.number)
         effects += [] if lasting == math.inf else [After(lasting, WorkerReturned(place, worker))]
-        return effects + self._schedule(place, worker, number + 1, now)
+        return effects + following
 
     def returned(self, state: CoreState, event: WorkerReturned, now: float) -> list[Effect]:
         """Return a preempted worker to service."""
         self._log.append(WorkerRestored(now, event.worker, self._pool.class_of(event.worker).name))
         return self._evaluations.joined(state, event.worker)
 
-    def _leave(self, state: CoreState, worker: int, checkpoint: float | None, now: float) -> list[Effect]:
-        return self._evaluations.preempted(state, self._pool.leave(state.cluster, worker), checkpoint, now)
+    def _stop(self, state: CoreState, worker: int, fault: Preemption | None, now: float) -> list[Effect]:
+        return self._evaluations.preempted(state, self._pool.stop(state.cluster, worker), fault, now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -48,6 +49,15 @@ class WorkerTable(Table):
         )
 
 
+class CheckpointTable(Table):
+    """[cluster] checkpoint: how often an evaluation saves its work, and for how long."""
+
+    every: Annotated[float, Field(gt=0)]
+    """Units of time of work at speed 1 between two checkpoints."""
+    cost: Amount = 0.0
+    """Units of time at speed 1 that a checkpoint takes."""
+
+
 class ClusterTable(Table, RoomTable):
     """[cluster]: a number of equal workers, or classes of them, and the rule of their queue."""
 
@@ -59,10 +69,12 @@ class ClusterTable(Table, RoomTable):
     """Units of time before an evaluation begins on its worker."""
     priorities: Annotated[tuple[float, ...], Field(strict=False)] = ()
     """One number per agent, for `rule = "priority"`. Default: all 0."""
+    checkpoint: CheckpointTable | None = None
+    """How often evaluations save their work. Default: never."""
     worker: Annotated[tuple[WorkerTable, ...], Field(strict=False)] = ()
     """Classes of workers."""
 
-    nested = {"worker": WorkerTable}
+    nested = {"worker": WorkerTable, "checkpoint": CheckpointTable}
 
     @classmethod
     def combinations(cls, study: Any) -> Iterator[SettingError]:
@@ -110,7 +122,8 @@ class ClusterTable(Table, RoomTable):
     def make(self, resources: tuple[dict[str, float], ...]) -> ClusterModel:
         """Return the model, for evaluations that need these resources."""
         needs = tuple(Resources(one.get("CPU", 1.0), one.get("GPU", 0.0), one.get("memory", 0.0)) for one in resources)
-        return ClusterModel(self.classes(), self.rule, needs or (Resources(),), self.priorities or (0.0,))
+        model = ClusterModel(self.classes(), self.rule, needs or (Resources(),), self.priorities or (0.0,))
+        return model if self.checkpoint is None else replace(model, **self.checkpoint.model_dump())
 
 
 KNOWN = ("CPU", "GPU", "memory")

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 World = dict[str, Any]
-FIRST = ("leaves", "preempted", "joins", "returned", "ended")  # within an instant; placement comes last
+FIRST = ("leaves", "preempted", "warned", "joins", "returned", "ended")  # within an instant; placement comes last
 
 
 class Job:
@@ -42,7 +42,8 @@ class Queue:
         for fault in self.world["preemptions"]:
             for worker, group in enumerate(self.classes):
                 if fault["workers"] in ("all", group["name"]):
-                    self.schedule(fault["at"], "preempted", worker, fault)
+                    for time in fault["at"]:
+                        self.schedule(time, "preempted", worker, fault)
         for agent in range(self.world["agents"]):
             for _ in range(min(self.world["parallel"], self.world["evaluations"])):
                 self.queue(agent)
@@ -67,21 +68,47 @@ class Queue:
         self.away[worker] -= 1
 
     def leaves(self, now: float, worker: int) -> None:
-        self.stop(now, worker, None)
+        self.away[worker] += 1
+        self.stop(now, worker, None, 0.0)
 
     def preempted(self, now: float, worker: int, fault: dict[str, Any]) -> None:
-        self.stop(now, worker, fault["checkpoint"])
+        self.away[worker] += 1
+        if fault["notice"]:
+            self.schedule(now + fault["notice"], "warned", worker, fault)
+        else:
+            self.warned(now, worker, fault)
+
+    def warned(self, now: float, worker: int, fault: dict[str, Any]) -> None:
+        self.stop(now, worker, fault["checkpoint"], fault["notice"])
         if fault["duration"] is not None:
             self.schedule(now + fault["duration"], "returned", worker)
 
-    def stop(self, now: float, worker: int, checkpoint: float | None) -> None:
-        self.away[worker] += 1
+    def worked(self, time: float) -> tuple[float, float]:
+        """Give the work that is done and that which is saved after a time at speed 1, by walking from save to save."""
+        saves = self.world["saves"]
+        if saves is None:
+            return time, 0.0
+        done = saved = 0.0
+        while time > saves["every"]:
+            time, done = time - saves["every"], done + saves["every"]
+            if time < saves["cost"]:
+                return done, saved
+            time, saved = time - saves["cost"], done
+        return done + time, saved
+
+    def stop(self, now: float, worker: int, checkpoint: float | None, notice: float) -> None:
         jobs, self.on[worker], group = self.on[worker], [], self.classes[worker]
         for job in jobs:
             self.stopped.append((now, job.agent, job.index, worker))
+            time = max(0.0, now - job.begun - group["startup"]) * group["speed"]
+            cost = self.world["saves"]["cost"] if self.world["saves"] else 0.0
+            done, saved = self.worked(time)
             if checkpoint is not None:
-                done = max(0.0, now - job.begun - group["startup"]) * group["speed"]
                 job.work = max(0.0, job.work - done) + checkpoint
+            elif notice and cost / group["speed"] <= notice:
+                job.work = max(0.0, job.work - max(saved, self.worked(max(0.0, time - cost))[0]))
+            elif self.world["saves"]:
+                job.work -= saved
             else:
                 job.work = self.world["lengths"][job.agent]
             job.worker, job.turn = -1, job.turn + 1
@@ -126,4 +153,9 @@ class Queue:
             self.on[worker].append(job)
             job.worker, job.begun, job.turn = worker, now, job.turn + 1
             self.placed.append((now, job.agent, job.index, worker))
-            self.schedule(now + group["startup"] + job.work / group["speed"], "ended", job, job.turn)
+            saves, pauses = self.world["saves"], 0.0
+            if saves is not None:
+                left = job.work
+                while left > saves["every"]:
+                    left, pauses = left - saves["every"], pauses + saves["cost"]
+            self.schedule(now + group["startup"] + (job.work + pauses) / group["speed"], "ended", job, job.turn)

@@ -14,6 +14,7 @@ from fedbo.coordinator.idle.sleeping import SleepingAgents
 from fedbo.coordinator.kernel import event_queue, fault_injection
 from fedbo.coordinator.kernel.network import Network
 from fedbo.coordinator.kernel.server import Server
+from fedbo.workers.models import ClusterModel
 from fedbo.workers.running import WorkerEvents
 
 ROUNDING = 1e-9  # workers in step end evaluations of one length together, or by rounding one after the other
@@ -66,6 +67,12 @@ def _placed_at_once(before: Any) -> Any:
 
 DEFECTS = {
     "a worker that goes is not waited for by others": (cluster_differences, WorkerEvents, "preempted", _placed_at_once),
+    "a checkpoint that was cut off is complete": (
+        cluster_differences,
+        ClusterModel,
+        "progress",
+        lambda before: lambda self, time: (before(self, time)[0], *before(self, time)[::2]),
+    ),
     "placements come in between": (cluster_differences, event_queue, "_LAST", lambda before: 0),
     "a message that was given up is answered": (
         exchange_differences,

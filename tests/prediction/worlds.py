@@ -242,7 +242,12 @@ def draw_cluster(seed: int) -> World:
         }
         for _ in range(rng.choice([0, 1, 1, 2, 3]))
     ]
+    more = random.Random(f"saves {seed}")
+    for fault in preemptions:
+        fault["notice"] = more.choice([0.0, 0.0, more.uniform(0.05, 1.0)])
+        fault["at"] = [fault["at"], *more.choice([[], [fault["at"] + more.uniform(0.1, 2.0)]])]
     return {
+        "saves": more.choice([None, {"every": more.uniform(0.2, 1.5), "cost": more.choice([0.0, more.uniform(0.02, 0.4)])}]),
         "seed": seed,
         "agents": agents,
         "classes": classes,
@@ -271,8 +276,8 @@ def cluster_run(world: World) -> list[LoggedEvent]:
         for group in world["classes"]
     )
     needs = tuple(Resources(*need) for need in world["needs"])
-    model = ClusterModel(classes, world["rule"], needs, tuple(world["priorities"]))
-    plan = tuple(FAULTS["preemption"](**fault) for fault in world["preemptions"])
+    model = ClusterModel(classes, world["rule"], needs, tuple(world["priorities"]), **(world["saves"] or {}))
+    plan = tuple(FAULTS["preemption"](**{**fault, "at": tuple(fault["at"])}) for fault in world["preemptions"])
     policy = Policy(parallel=world["parallel"])
     setting = Setting(
         entry("random").make(),

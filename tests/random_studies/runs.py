@@ -29,7 +29,8 @@ def draw_overlap(draws: Draws) -> Table:
 
 def draw_cluster(draws: Draws, agents: int) -> Table:
     """Draw [cluster]."""
-    table: Table = draws.keep(0.7, rule=draws.one_of(*RULES))
+    saves = {"every": draws.number(0.1, 2.0), **draws.keep(0.7, cost=draws.number(0.0, 0.3))}
+    table: Table = draws.keep(0.7, rule=draws.one_of(*RULES)) | draws.keep(0.3, checkpoint=saves)
     if table.get("rule") == "priority":
         table |= {"priorities": [float(draws.whole(0, 2)) for _ in range(agents)]}
     if draws.chance(0.5):
@@ -47,14 +48,14 @@ def _worker(draws: Draws, may_leave: bool) -> Table:
 def draw_preemption(draws: Draws) -> Table:
     """Draw a [[fault]] of workers."""
     at = draws.number(0.1, 8.0)
-    times = {"at": at if draws.chance(0.7) else [at, at + 1.0]}
+    times = {"at": at if draws.chance(0.7) else [at, at + 0.5]}
     table: Table = {
         "kind": "preemption",
         **draws.one_of(times, {"rate": draws.number(0.01, 0.2), **draws.keep(0.3, together=True)}),
     }
     # One that lasted for good would let evaluations wait until the study is given up.
     table["duration"] = draw_law(draws) if draws.chance(0.3) else draws.number(0.1, 3.0)
-    return table | draws.keep(0.5, checkpoint=draws.number(0.01, 0.3))
+    return table | draws.keep(0.5, checkpoint=draws.number(0.01, 0.3)) | draws.keep(0.3, notice=draws.number(0.05, 1.0))
 
 
 def draw_stopping(draws: Draws, agents: int) -> Table:

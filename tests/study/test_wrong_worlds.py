@@ -66,6 +66,10 @@ WRONG: list[tuple[str, str]] = [
     ("[cluster]\nworkers = 2\n" + fault("preemption"), "[[fault]] 1: set exactly one of at and rate"),
     ("[cluster]\nworkers = 2\n" + fault("preemption",
      "at = 1.0\nduration = 0.0"), "[[fault]] 1 duration = 0.0: must be above 0; remove it for a permanent loss"),
+    ("[cluster]\nworkers = 2\ncheckpoint = {cost = 1.0}", "[cluster] checkpoint.every: is missing; add every = …"),
+    ("[cluster]\nworkers = 2\ncheckpoint = {every = 0.0}", "[cluster] checkpoint.every = 0.0: must be above 0"),
+    ("[cluster]\nworkers = 2\n" + fault("preemption", "at = 1.0\nnotice = -1.0"),
+     "[[fault]] 1 notice = -1.0: must be at least 0"),
     # times
     ("[timing]\nspeed = {factors = []}", "[timing] speed.factors = []: must be one or more numbers above 0"),
     ("[timing]\nspeed = {factors = [1.0, -2.0]}",

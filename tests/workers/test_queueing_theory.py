@@ -180,8 +180,7 @@ def test_lost_work_takes_as_long_as_renewal_theory_says() -> None:
     setting = Setting(RANDOM, agents=1, initial=1, iterations=3000, evaluation=Constant(length), availability=Always(), seed=4)
     ran = setting.run(world={"cluster": equal(1), "plan": (spot,)})
     ends = np.array([0.0, *sorted(row.finished for row in ran.rows)])
-    gone = (math.exp(rate * away) - 1) / rate  # preemptions while it is away prolong that: a busy period of M/D/infinity
-    assert agrees(np.diff(ends), math.expm1(rate * length) * (1 / rate + gone))
+    assert agrees(np.diff(ends), math.expm1(rate * length) * (1 / rate + away))
 
 
 @pytest.mark.long
@@ -192,8 +191,41 @@ def test_work_that_goes_on_from_checkpoints_takes_as_long_as_renewal_theory_says
     setting = Setting(RANDOM, agents=1, initial=1, iterations=3000, evaluation=Constant(length), availability=Always(), seed=5)
     ran = setting.run(world={"cluster": equal(1), "plan": (spot,)})
     ends = np.array([0.0, *sorted(row.finished for row in ran.rows)])
-    gone = (math.exp(rate * away) - 1) / rate
-    assert agrees(np.diff(ends), length / (1 - rate * cost) * (1 + rate * gone))
+    assert agrees(np.diff(ends), length / (1 - rate * cost) * (1 + rate * away))
+
+
+def test_work_with_periodic_checkpoints_takes_as_long_as_renewal_theory_says() -> None:
+    """Each segment, of work and its save, is done anew until no preemption struck for its length: the sum of the times above
+    for the lengths 0.5 + 0.1 twice, and 0.4 (Daly 2006, equation 12, with restarts that take `away`)."""
+    rate, away = 0.4, 0.5
+    spot, cluster = Preemption(rate=rate, duration=away), equal(1, every=0.5, cost=0.1)
+    setting = Setting(RANDOM, agents=1, initial=1, iterations=1500, evaluation=Constant(1.4), availability=Always(), seed=6)
+    ran = setting.run(world={"cluster": cluster, "plan": (spot,)})
+    ends = np.array([0.0, *sorted(row.finished for row in ran.rows)])
+    segments = sum(math.expm1(rate * length) for length in (0.6, 0.6, 0.4))
+    assert agrees(np.diff(ends), segments * (1 / rate + away))
+
+
+@pytest.mark.parametrize("notice", [0.05, 0.3])
+def test_with_notice_only_the_time_away_and_that_of_saving_is_lost(notice: float) -> None:
+    """A save that takes 0.1 fits into the longer notice: each strike in the middle of an evaluation then costs 0.1 and the time
+    away, but where its work was done before. In the shorter one it does not, and all since the last save is lost, if any."""
+    spot, cluster = Preemption(rate=0.4, duration=0.5, notice=notice), equal(1, every=1e9, cost=0.1)
+    setting = Setting(RANDOM, agents=1, initial=1, iterations=300, evaluation=Constant(1.4), availability=Always(), seed=7)
+    ran = setting.run(world={"cluster": cluster, "plan": (spot,)})
+    stays = [end - begin for begin, end in zip((one.time for one in ran.of("placed")), _ends(ran), strict=True)]
+    lost, saved = [one.lost for one in ran.of("preempted")], 0.1 if notice > 0.1 else 0.0
+    assert len(lost) > 50 and (sum(lost) == 0) == (saved > 0)
+    work = sum(stays) - sum(lost) - sum(min(saved, stay) for stay, ends in zip(stays, _stopped(ran), strict=True) if ends)
+    assert work == pytest.approx(301 * 1.4)
+
+
+def _ends(ran: Ran) -> list[float]:
+    return [one.time for one in ran.records if one.kind in ("released", "preempted")]
+
+
+def _stopped(ran: Ran) -> list[bool]:
+    return [one.kind == "preempted" for one in ran.records if one.kind in ("released", "preempted")]
 
 
 def test_a_host_that_is_lost_gives_its_work_to_others_and_workers_join_and_leave() -> None:

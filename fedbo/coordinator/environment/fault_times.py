@@ -52,7 +52,8 @@ class FaultTimes:
         purpose += "" if isinstance(fault, Preemption) else " strikes"
 
         def draw(rng: np.random.Generator, past: Sequence[float] = (), moment: float = 0.0) -> Iterator[float]:
-            return fault_times(fault, rng, lambda strike: self.lasting(place, owner, strike), past, moment)
+            notice = fault.notice if isinstance(fault, Preemption) else 0.0
+            return fault_times(fault, rng, lambda strike: notice + self.lasting(place, owner, strike), past, moment)
 
         held = self._held[place, owner] = Ascending(lambda: streams.times(purpose, draw, goes_on=draw), number, time)
         return held

@@ -127,7 +127,7 @@ class Preemption:
     """Workers of a cluster are taken away for `duration`, or for good without one, each at its own times.
 
     Its evaluations wait for another worker. Their work is lost, or kept if `checkpoint` is set: the time that a continuation
-    takes. `workers` is "all", or the name of a class.
+    takes. With `notice` they go on for that time and save their work in it. `workers` is "all", or the name of a class.
     """
 
     kind: ClassVar[str] = "preemption"
@@ -143,6 +143,8 @@ class Preemption:
     """Units of time until a worker returns, or their law. Default: never."""
     checkpoint: Annotated[float, Ge(0)] | None = None
     """Units of time at speed 1 to resume interrupted work. Default: work is lost."""
+    notice: Annotated[float, Ge(0)] = 0.0
+    """Units of time from a strike until its worker is away, to save in."""
 
     def __post_init__(self) -> None:
         _check_begin(self, ("at", "rate"))

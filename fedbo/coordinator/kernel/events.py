@@ -159,11 +159,12 @@ class WorkersChanged(NamedTuple):
 
 
 class WorkerPreempted(NamedTuple):
-    """Fault `fault` of the plan takes a worker of a cluster away for the `number`-th time."""
+    """Fault `fault` of the plan takes a worker of a cluster away for the `number`-th time, perhaps `warned` before."""
 
     fault: int
     worker: int
     number: int
+    warned: bool = False
 
 
 class WorkerReturned(NamedTuple):

@@ -155,7 +155,7 @@ def _from_queue(into: Measurements, rows: Sequence[Row], events: Any, study: Stu
             entered[key] = first
         else:
             placed[(*key, one["started_at"])] = {**one, "queued_at": first}
-    kept = any("checkpoint" in fault for fault in faults)  # without one, work begins anew on the next worker
+    kept, model = _keeps(into), study.cluster.make(())  # else work begins anew on the next worker
     found = []
     for row in rows:
         key = row["agent"], row["step"], row["query"]
@@ -163,11 +163,16 @@ def _from_queue(into: Measurements, rows: Sequence[Row], events: Any, study: Stu
         begun, length = row["started"], np.nan
         if one is not None:
             begun, worker = one["queued_at"], workers[one["worker"]]
-            length = (row["finished"] - row["started"] - worker.startup) * worker.speed
+            length = model.progress(max(0.0, row["finished"] - row["started"] - worker.startup) * worker.speed)[0]
         if kept and key in cut:
             into.interrupted, length = into.interrupted + 1, np.nan
         found.append({**row, "started": begun, "length": length, "placed": row["started"]})
     return found
+
+
+def _keeps(into: Measurements) -> bool:
+    """Return whether evaluations may keep work when a worker leaves."""
+    return "checkpoint" in into.cluster or any("checkpoint" in one or one.get("notice") for one in into.preemptions)
 
 
 def _open_steps(events: Any, until: float) -> Iterable[tuple[int, Span]]:
@@ -200,12 +205,12 @@ def _cut_on_workers(into: Measurements, rows: Iterable[Row], events: Any, study:
     assert study.cluster is not None
     workers = [one for one in study.cluster.classes() for _ in range(one.count)]
     ended = {(row["agent"], row["step"], row["query"], row["placed"]) for row in rows}
-    kept = any("checkpoint" in fault for fault in into.preemptions)
+    kept, model = _keeps(into), study.cluster.make(())
     for one in placements(events).to_pylist():
         if (one["agent"], one["step"], one["query"], one["started_at"]) in ended or (kept and one["preempted"]):
             continue
         worker = workers[one["worker"]]
-        length = (one["ended_at"] - one["started_at"] - worker.startup) * worker.speed
+        length = model.progress(max(0.0, one["ended_at"] - one["started_at"] - worker.startup) * worker.speed)[0]
         if length > 0:
             into.cut["evaluations"].append(length)
             into.cut_agents.append(one["agent"])

@@ -217,6 +217,17 @@ def test_a_preempted_evaluation_counts_as_longer_than_it_had_run(tmp_path: Path)
         assert low / 1.05 < true < high * 1.05
 
 
+def test_the_time_of_checkpoints_is_no_part_of_the_length_of_an_evaluation(tmp_path: Path) -> None:
+    changed = {
+        "timing": {"evaluation": {"model": "constant", "mean": 2.0}},
+        "cluster": {"worker": [{"name": "w", "count": 6, "speed": 1.5}], "checkpoint": {"every": 0.6, "cost": 0.1}},
+        "fault": [{"kind": "preemption", "rate": 0.1, "duration": 0.5}],
+    }
+    run_study(load_study({**CUT, **changed, "budget": {"iterations": 100, "time": 40.0}}), tmp_path / "run")
+    measured = measure(tmp_path / "run")
+    assert measured.interrupted > 5 and np.allclose(measured.durations, 2.0)
+
+
 def test_what_is_unknown_of_an_evaluation_is_counted_and_the_fit_not_tested(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

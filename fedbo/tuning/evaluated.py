@@ -75,10 +75,10 @@ def evaluated(
         )
     if hasattr(source, "to_arrow"):  # a table of trials
         return _in_table(source.to_arrow(), "start", space, (value, goals))
-    if hasattr(source, "get_dataframe"):  # results of Ray Tune
-        source, metric = source.get_dataframe(), source._experiment_analysis.default_metric
-        names = {each: f"param_{each[7:].replace('/', '.')}" for each in source.columns if each.startswith("config/")}
-        source = source[[*names, metric]].rename(columns={**names, metric: value})
+    if hasattr(source, "get_best_result"):  # of Ray Tune
+        metric, good = source._experiment_analysis.default_metric, [one for one in source if one.error is None]
+        named = ({f"param_{name}": each for name, each in flattened(one.config).items()} for one in good)
+        source = [{**params, value: one.metrics.get(metric)} for params, one in zip(named, good, strict=True)]
     if hasattr(source, "iloc"):  # a data frame of pandas
         source = source.astype(object).where(source.notna(), None).to_dict("records")
     if isinstance(source, list | tuple) and source and all(isinstance(row, Mapping) for row in source):

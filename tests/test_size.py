@@ -32,21 +32,21 @@ LINES = {
     "commands": 1316,
     "commands/export": 209,
     "commands/watch": 402,
-    "coordinator": 537,
+    "coordinator": 600,
     "coordinator/environment": 1552,
     "coordinator/idle": 431,
-    "coordinator/kernel": 2984,
+    "coordinator/kernel": 3000,
     "coordinator/logged": 693,
     "coordinator/runtime": 1089,
     "execution": 2664,
-    "fast": 2622,
+    "fast": 2623,
     "figures": 1496,
     "figures/kinds": 934,
     "figures/page": 1662,
     "figures/reports": 788,
     "lab": 1,
     "lab/benchmarking": 1069,
-    "lab/fork": 1196,
+    "lab/fork": 1195,
     "lab/papers": 1337,
     "lab/tabulation": 838,
     "lab/twins": 2140,
@@ -67,7 +67,7 @@ LINES = {
     "settings": 1908,
     "sites": 6547,
     "stopping": 475,
-    "study": 4563,
+    "study": 4564,
     "surrogates": 2504,
     "surrogates/compiled": 2761,
     "templates": 1,
@@ -76,7 +76,7 @@ LINES = {
     "workers": 2035,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 88473, "no room": 44389, "modules": 613}
+MOST = {"all": 88553, "no room": 44469, "modules": 614}
 
 
 @cache

@@ -16,7 +16,7 @@ from fedbo.coordinator.kernel.agent_processes import AgentProcesses
 from fedbo.coordinator.kernel.core import Core
 from fedbo.coordinator.kernel.downlink import Downlink
 from fedbo.coordinator.kernel.event_queue import EventQueue
-from fedbo.coordinator.kernel.exchange import MODES, Rounds
+from fedbo.coordinator.kernel.exchange import Rounds
 from fedbo.coordinator.kernel.fault_injection import FaultInjector
 from fedbo.coordinator.kernel.interruptions import Interruptions, Presence
 from fedbo.coordinator.kernel.network import Network
@@ -24,6 +24,7 @@ from fedbo.coordinator.kernel.rules import Receipt, Rules
 from fedbo.coordinator.kernel.server import Server
 from fedbo.coordinator.kernel.step_scheduler import StepEvaluations, StepScheduler
 from fedbo.coordinator.kernel.uplink import Uplink
+from fedbo.coordinator.modes import MODES
 from fedbo.settings.rooms import optional
 
 if TYPE_CHECKING:

@@ -25,9 +25,10 @@ from fedbo.coordinator.environment.timing import Constant, Lognormal, Timing
 from fedbo.coordinator.kernel.core import Core
 from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
 from fedbo.coordinator.kernel.event_queue import EventQueue
-from fedbo.coordinator.kernel.exchange import LATE, MODES, Barrier, Exchange, Immediate
+from fedbo.coordinator.kernel.exchange import LATE, Barrier, Exchange, Immediate
 from fedbo.coordinator.logged.kinds import KINDS, EventLine
 from fedbo.coordinator.logged.table import LoggedEvent
+from fedbo.coordinator.modes import MODES
 from fedbo.coordinator.runtime.actor import Run
 from fedbo.objectives.functions import Quadratic
 from fedbo.privacy.budget import DEFAULT_BUDGET, PrivacyBudget

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -41,13 +42,14 @@ class Prediction:
         self.world, self.lines, self.now, self.count = world, list[Line](), 0.0, 0
         self.agents = [Agent(number) for number in range(world["agents"])]
         self.heap: list[tuple[float, int, bool, Callable[[], None]]] = []
-        self.waits = world["mode"] in ("barrier", "deadline", "first_k")
+        self.waits = world["mode"] in ("barrier", "deadline", "first_k", "adaptive")
         self.idles = self.waits and world["choose"] is not None
         self.turns = 0 if self.waits else world["turns"]
         self.rests = self.waits or self.turns
         self.active = set[int]() if self.idles or self.turns else set(range(world["agents"]))
         self.missing, self.reported, self.buffer, self.effective = set(self.active), set[int](), list[int](), 0
         self.round, self.over, self.down, self.link_free = 0, False, 0, 0.0
+        self.heard, self.awaited, self.opened, self.due = list[float](), 0, 0.0, DONE
 
     def after(self, delay: float, happens: Callable[[], None], counts: bool = True) -> None:
         self.count += 1
@@ -63,8 +65,8 @@ class Prediction:
         for agent in self.agents:
             if self.world["days"][agent.number]:
                 self.after(self.world["days"][agent.number][1], lambda agent=agent: self.leave(agent), counts=False)
-        self.time_round()
         self.missing |= (first := set(self.enlist(0)))
+        self.time_round()
         while self.turns and (drawn := self.draw()) is not None:
             first.add(drawn)
         for agent in self.agents:
@@ -195,6 +197,9 @@ class Prediction:
     # Rounds, or the buffer
 
     def report(self, agent: Agent, counted: bool) -> None:
+        if counted and self.world["mode"] == "adaptive":
+            self.heard.append(self.now - self.opened)
+            self.limit_round()
         if agent.ended:
             self.effective += counted and bool(self.rests)
             if not agent.under_way:
@@ -284,7 +289,7 @@ class Prediction:
         if self.waits or self.world["mode"] == "buffered":
             self.say("round", -2, number)
         self.round = number + 1
-        self.reported, self.buffer, self.effective, self.over = set(), [], 0, False
+        self.reported, self.buffer, self.effective, self.over, self.heard = set(), [], 0, False, []
         for agent in answered:
             self.agents[agent].awaited = number
             self.answer(self.agents[agent], number, 0, self.agents[agent].begun)
@@ -293,16 +298,41 @@ class Prediction:
         self.time_round()
 
     def time_round(self) -> None:
-        if not (self.world["mode"] == "deadline" or (self.world["mode"] == "first_k" and self.world["limited"])):
+        mode, lengths = self.world["mode"], self.world["lengths of rounds"]
+        self.opened, self.awaited, self.due = self.now, len(self.missing), DONE
+        if mode == "adaptive":
+            return self.limit_round()
+        if not (mode == "deadline" or (mode == "first_k" and self.world["limited"])):
             return
         number = self.round
+        length = lengths[number] if mode == "deadline" and number < len(lengths) else self.world["length"]
 
         def up() -> None:
             if number == self.round:
                 self.over = True
                 self.settle()
 
-        self.after(self.world["length"], up, counts=False)
+        self.after(length, up, counts=False)
+
+    def limit_round(self) -> None:
+        """Set the end of a round by its first messages, once these are a quorum; before that it may last so long."""
+        quorum = math.ceil(self.world["quorum"] * self.awaited)
+        if quorum and len(self.heard) >= quorum:
+            first = self.heard[:quorum]
+            middle = statistics.median(first)
+            self.due = self.opened + middle + self.world["factor"] * statistics.median(abs(one - middle) for one in first)
+        elif self.world["limited"]:
+            self.due = self.opened + self.world["length"]
+        else:
+            return
+        due, number = self.due, self.round
+
+        def up() -> None:
+            if number == self.round and due == self.due:
+                self.over = True
+                self.settle()
+
+        self.after(max(0.0, due - self.now), up, counts=False)
 
     def answer(self, agent: Agent, number: int, attempt: int, holds: bool) -> None:
         """Send an answer; one that `holds` nothing only says that an agent shall begin."""

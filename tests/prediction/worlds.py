@@ -29,6 +29,7 @@ from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
 from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.exchange import Barrier, Buffered, Deadline, FirstK, Immediate, Rounds, Staleness
 from fedbo.coordinator.logged.table import LoggedEvent
+from fedbo.coordinator.modes import Adaptive
 from fedbo.coordinator.selection import Knowledge, Selection
 from fedbo.coordinator.turns import TurnServer
 from fedbo.settings.durations import DurationLaw
@@ -85,6 +86,7 @@ def draw_exchange(seed: int) -> World:
         "days": [(day := rng.uniform(3.0, 8.0), rng.uniform(0.4, 0.9) * day) if rng.random() < 0.25 else None] * agents,
         "faults": faults,
         "choose": None,
+        "lengths of rounds": list[float](),
         "turns": 0,
         "drawn": list[int](),
         "rows": idle.random() < 0.25,
@@ -101,6 +103,9 @@ def draw_exchange(seed: int) -> World:
             fault |= {"together": True} if together else {}
     if world["mode"] == "deadline":
         world["least"] = more.choice([1, 2, 3])
+        world["lengths of rounds"] = [more.uniform(0.3, 4.0) for _ in range(more.choice([0, 0, 1, 3]))]
+    if world["mode"] == "barrier" and more.random() < 0.5:
+        world |= {"mode": "adaptive", "quorum": more.choice([0.3, 0.5, 1.0]), "factor": more.choice([0.0, 0.9, 2.7])}
     if world["mode"] in ("immediate", "buffered") and more.random() < 0.5:
         world["turns"] = more.randint(1, agents)
     if idle.random() < 0.7:
@@ -142,7 +147,12 @@ def exchange_run(world: World) -> list[LoggedEvent]:
         "immediate": lambda: Immediate(staleness),
         "buffered": lambda: Buffered(world["k"], staleness),
         "barrier": lambda: Barrier(staleness),
-        "deadline": lambda: Deadline(world["length"], minimum=world["least"], **late),
+        "deadline": lambda: Deadline(
+            world["length"], minimum=world["least"], lengths=tuple(world["lengths of rounds"]), **late
+        ),
+        "adaptive": lambda: Adaptive(
+            world["quorum"], world["factor"], length=world["length"] if world["limited"] else None, **late
+        ),
         "first_k": lambda: FirstK(world["k"], length=world["length"] if world["limited"] else None, **late),
     }[world["mode"]]()
     if world["choose"] is not None and exchange.is_synchronous:

@@ -637,10 +637,12 @@ class Half:
     mode: ClassVar[str] = "half"
     is_synchronous: ClassVar[bool] = True
     accepts_late: ClassVar[bool] = True
-    deadline: ClassVar[float | None] = None
     oldest: ClassVar[int | None] = None
     staleness: Staleness = Staleness()
     selection: Selection = Selection()
+
+    def deadline_of(self, rounds: Rounds) -> None:
+        return None
 
     def should_close(self, rounds: Rounds) -> bool:
         return bool(rounds.reported) and len(rounds.reported) >= len(rounds.missing)
@@ -738,7 +740,7 @@ def flips(mode: Exchange, dummies: bool = True) -> Iterator[tuple[Discreet, list
 @pytest.mark.parametrize(
     "mode",
     [pytest.param(mode, marks=pytest.mark.long if isinstance(mode, Deadline) else []) for mode in CLAIMED],
-    ids=lambda mode: f"{mode.mode} {mode.deadline}",
+    ids=lambda mode: f"{mode.mode} {mode.deadline_of(Rounds())}",
 )
 def test_where_the_gain_is_claimed_nothing_that_happens_tells_whether_an_agent_was_asked(mode: Exchange) -> None:
     for setting, (never, always, other) in flips(mode):

@@ -173,7 +173,7 @@ class Core:
         state, rounds = self.state, self.state.rounds
         agents = (state.agents[number] for number in rounds.active)
         held = any(agent.interruptions and not agent.ended for agent in agents)
-        closes = self.exchange.deadline is not None and not rounds.deadline_passed and rounds.may_be_overdue
+        closes = self.exchange.deadline_of(rounds) is not None and not rounds.deadline_passed and rounds.may_be_overdue
         return held or closes or bool(state.outages or self.evaluations.waiting(state))
 
     def orders(self) -> list[StepRequest]:

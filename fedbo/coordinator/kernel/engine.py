@@ -188,9 +188,8 @@ def _resume_steps(core: Core, hosts: Hosts) -> None:
         hosts.submit(order)
     hosts.flush()
     for order in orders:
-        if (
-            step := core.state.agents[order.agent].current
-        ) is not None and step.report is not None:  # only its retries still take their time
+        step = core.state.agents[order.agent].current
+        if step is not None and step.report is not None:  # only its retries still take their time
             hosts.result(order.agent)
 
 

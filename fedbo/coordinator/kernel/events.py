@@ -114,9 +114,10 @@ class AvailabilityChanged(NamedTuple):
 
 
 class RoundDeadline(NamedTuple):
-    """The deadline of a round."""
+    """The deadline of a round, as it was after so many `arrivals`."""
 
     number: int
+    arrivals: int = 0
 
 
 class FaultStarted(NamedTuple):

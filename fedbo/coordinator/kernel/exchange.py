@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Protocol, get_args
+from typing import Annotated, Any, ClassVar, Protocol
 
 from annotated_types import Ge, Gt
 
@@ -67,6 +67,8 @@ class Rounds:
     - `left`: whether an agent has left since the last answer, where the method waits for others.
     - `unmasking`: how long the answers of the last round waited for the shares that unmask its sum.
     - `deadline_passed`: whether the open round has reached its maximum length.
+    - `expected`: how many agents the open round waited for when it opened; `arrivals`: when their messages took effect, since
+      then, where the exchange asks for that.
     - `turns`: the `Turns` of agents, where only some of them work at once.
     - `is_heard`: whether a message took effect in the open round, or none is expected; `least` that many must, so that it may
       close at its deadline.
@@ -85,6 +87,8 @@ class Rounds:
     deadline_passed: bool = False
     is_heard: bool = False
     least: int = 0
+    expected: int = 0
+    arrivals: list[float] = field(default_factory=list)
     turns: Any = None
 
     @property
@@ -101,7 +105,7 @@ class Rounds:
             self.reported = set()
         if self.buffer:
             self.buffer = []
-        self.messages, self.left, self.is_heard = 0, False, False
+        self.messages, self.left, self.is_heard, self.arrivals = 0, False, False, []
         self.number, self.opened = self.number + 1, now
 
     def remove(self, agents: Collection[int]) -> None:
@@ -123,9 +127,8 @@ class Exchange(Protocol):
     def accepts_late(self) -> bool:
         """Check whether a message that arrives after its round has closed takes effect in the open round."""
 
-    @property
-    def deadline(self) -> float | None:
-        """Return the maximum length of a round, after which it closes with the reports so far; None without a limit."""
+    def deadline_of(self, rounds: Rounds) -> float | None:
+        """Return after which time the open round closes with the reports so far, or None; asked anew if the mode `adapts`."""
 
     @property
     def oldest(self) -> int | None:
@@ -150,10 +153,12 @@ class Answers:
     __slots__ = ()
     is_synchronous: ClassVar[bool] = False
     accepts_late: ClassVar[bool] = True
-    deadline: ClassVar[float | None] = None
     oldest: ClassVar[int | None] = None
     k: int | None = None
     """Messages after which the coordinator answers."""
+
+    def deadline_of(self, rounds: Rounds) -> None:
+        """Return None: there are no rounds."""
 
     def should_close(self, rounds: Rounds) -> bool:
         """Answer when there are `k` messages; senders whose message took no effect are answered with the others."""
@@ -180,8 +185,7 @@ class InRounds:
     oldest: int | None = None
     """Rounds for which a round waits for agents at work. Default: none."""
 
-    @property
-    def deadline(self) -> float | None:
+    def deadline_of(self, rounds: Rounds) -> float | None:
         """Return the length of a round, None without a limit."""
         return self.length
 
@@ -247,7 +251,6 @@ class Deadline(Marked, InRounds):
     """Rounds of bounded length: one closes when no agent is missing, or after `length` with those that have reported.
 
     It goes on beyond that until `minimum` messages have taken effect, one by default.
-    A message that comes later is dropped, or takes effect in the open round, as `late` says; its sender waits for that one.
     """
 
     mode: ClassVar[str] = "deadline"
@@ -256,6 +259,12 @@ class Deadline(Marked, InRounds):
     staleness: Staleness = Staleness()
     selection: Selection = Selection()
     minimum: Annotated[int, Ge(1)] = 1
+    lengths: tuple[Annotated[float, Gt(0)], ...] = ()
+    """Lengths of the first rounds; those that follow have `length`."""
+
+    def deadline_of(self, rounds: Rounds) -> float:
+        """Return the length of the open round."""
+        return self.lengths[rounds.number] if rounds.number < len(self.lengths) else self.length
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +283,3 @@ class FirstK(Marked, InRounds):
     selection: Selection = Selection()
     oldest: Annotated[int, Ge(0)] | None = None
     length: Annotated[float, Gt(0)] | None = None
-
-
-Mode = Barrier | Deadline | FirstK | Buffered | Immediate
-MODES: dict[str, type[Mode]] = {declared.mode: declared for declared in get_args(Mode)}

@@ -140,10 +140,8 @@ class Presence:
 
     def __init__(self, rules: Rules, interruptions: Interruptions) -> None:
         self._environment, self._log, self._interruptions = rules.environment, rules.log, interruptions
-        self._is_lazy, self.changes = (
-            rules.is_lazy,
-            Changes(lambda agent: rules.environment.of(agent).availability, rules.task.streams),
-        )
+        self.changes = Changes(lambda agent: rules.environment.of(agent).availability, rules.task.streams)
+        self._is_lazy = rules.is_lazy
 
     @property
     def is_plain(self) -> bool:

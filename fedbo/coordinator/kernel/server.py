@@ -50,7 +50,7 @@ class Server:
         self._synchronous, self._is_constant = rules.is_synchronous, rules.exchange.staleness.is_constant
         self._oldest, self._idles, self._minimum = rules.exchange.oldest, rules.idles, getattr(rules.exchange, "minimum", 1)
         self._participants = np.array(sorted(rules.participants) if self._idles else (), dtype=np.int64)
-        self._waiting = isinstance(rules.algorithm, Waiting)
+        self._waiting, self._adapts = isinstance(rules.algorithm, Waiting), getattr(rules.exchange, "adapts", False)
         self._method, self._should_close = rules.algorithm, rules.exchange.should_close
         self.tells = rules.is_synchronous or getattr(rules.exchange, "k", None) is not None  # of rounds and buffers
 
@@ -60,7 +60,7 @@ class Server:
         exchange: Any = self._exchange
         ages = not exchange.staleness.is_constant or exchange.oldest is not None
         counts = type(exchange).should_close in (Answers.should_close, InRounds.should_close)
-        return counts and exchange.selection.who == "all" and not ages and not self._waiting
+        return counts and exchange.selection.who == "all" and not (ages or self._waiting or self._adapts)
 
     def accept(self, state: CoreState, message: Message, asked: bool, now: float) -> TransmissionRejected | None:
         """Let a message take effect, or return the log line that refuses it."""
@@ -68,11 +68,14 @@ class Server:
 
     def report(self, state: CoreState, agent: AgentRecord, counted: bool, now: float) -> list[Effect]:
         """Record that an agent has sent its message, or has none to send."""
-        rounds, synchronous = state.rounds, self._synchronous
+        rounds, synchronous, timed = state.rounds, self._synchronous, list[Effect]()
         state.progress.note(now)
+        if self._adapts and counted:
+            rounds.arrivals.append(now - rounds.opened)
+            timed = self.time_round(state, now)
         if agent.ended:
             rounds.messages += counted and synchronous
-            return self.settle(state, now) if agent.unacknowledged else self.leave(state, agent, now)
+            return timed + (self.settle(state, now) if agent.unacknowledged else self.leave(state, agent, now))
         if not synchronous:
             rounds.buffer.append(agent.number)
             rounds.messages += counted
@@ -80,7 +83,7 @@ class Server:
             rounds.reported.add(agent.number)
             rounds.missing.discard(agent.number)
             rounds.messages += counted
-        return self.settle(state, now)
+        return timed + self.settle(state, now)
 
     def given_up(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
         """Record that an agent's message never arrived: a round stops waiting for it; without rounds nothing is answered."""
@@ -138,7 +141,7 @@ class Server:
 
     def deadline(self, state: CoreState, event: RoundDeadline, now: float) -> list[Effect]:
         """Process the deadline of the open round."""
-        if event.number != state.rounds.number:
+        if event.number != state.rounds.number or event.arrivals != len(state.rounds.arrivals):
             return []
         state.rounds.deadline_passed = True  # without a message so far, the round closes with the first that takes effect
         return self.settle(state, now)
@@ -240,7 +243,7 @@ class Server:
 
     def open(self, state: CoreState, agents: Sequence[int], now: float) -> list[Effect]:
         """Open a round with the agents that begin it."""
-        exchange, rounds = self._exchange, state.rounds
+        rounds = state.rounds
         if not self._synchronous or self._rules.upload is None:
             return []
         chosen = set(agents) if self._idles else self._receipt.sample(state, agents)
@@ -253,7 +256,17 @@ class Server:
         # A round that asks nobody waits for no message beyond its deadline, unless dummies hide who was asked.
         rounds.deadline_passed, rounds.is_heard = False, not chosen and not self._rules.sends_dummies
         rounds.least = self._minimum if chosen and self._minimum > 1 else 0
-        return [] if exchange.deadline is None else [After(exchange.deadline + rounds.unmasking, RoundDeadline(rounds.number))]
+        rounds.expected = len(rounds.missing)
+        return self.time_round(state, now)
+
+    def time_round(self, state: CoreState, now: float) -> list[Effect]:
+        """Schedule the deadline of the open round, if it has one."""
+        rounds = state.rounds
+        if (limit := self._exchange.deadline_of(rounds)) is None:
+            return []
+        limit += rounds.unmasking
+        left = limit if now == rounds.opened else max(0.0, rounds.opened + limit - now)
+        return [After(left, RoundDeadline(rounds.number, len(rounds.arrivals)))]
 
 
 def recipients_of(rounds: Rounds, synchronous: bool) -> list[int]:

@@ -24,7 +24,6 @@ from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.events import (
     BACKGROUND,
     AckTimeout,
-    After,
     AvailabilityChanged,
     Effect,
     Event,
@@ -103,7 +102,7 @@ def _exchange(before: Core, after: Core, queue: EventQueue, now: float) -> list[
         raise ForkError("exchange.selection.others: cannot change after the first round; remove this change")
     if bool(before.rules.turns) != bool(after.rules.turns):
         raise ForkError("exchange.selection.concurrency: cannot be set or removed after the start; remove this change")
-    rounds, deadline = after.state.rounds, after.exchange.deadline
+    rounds = after.state.rounds
     _drop(queue, lambda event: isinstance(event, RoundDeadline))
     switches = before.rules.is_synchronous != after.rules.is_synchronous
     if switches:
@@ -111,8 +110,8 @@ def _exchange(before: Core, after: Core, queue: EventQueue, now: float) -> list[
     least = getattr(after.exchange, "minimum", 1)
     rounds.deadline_passed, rounds.least = False, least if least > 1 else 0
     effects = list[Effect]()
-    if deadline is not None and after.rules.upload is not None:
-        effects.append(After(max(0.0, rounds.opened + deadline - now), RoundDeadline(rounds.number)))
+    if after.rules.upload is not None:
+        effects += after.server.time_round(after.state, now)
     effects += after.server.settle(after.state, now)
     return effects + _set_going(after, now) if switches and not after.rules.is_synchronous else effects
 

@@ -14,7 +14,8 @@ from fedbo.coordinator.environment.availability import AVAILABILITIES, Availabil
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.environment.measured import Empirical
 from fedbo.coordinator.environment.timing import TIMINGS, DecisionTimeModel, SpeedClasses, Timing
-from fedbo.coordinator.kernel.exchange import MODES, Exchange
+from fedbo.coordinator.kernel.exchange import Exchange
+from fedbo.coordinator.modes import MODES
 from fedbo.objectives.datasets.data import locate
 from fedbo.settings.errors import SettingError
 from fedbo.settings.plugins import Catalogue, settings_of

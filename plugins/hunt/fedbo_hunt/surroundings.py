@@ -12,7 +12,7 @@ import numpy as np
 from fedbo.coordinator.environment.availability import AVAILABILITIES
 from fedbo.coordinator.environment.faults import FAULTS, LIES, MESSAGE_FAULTS
 from fedbo.coordinator.environment.timing import TIMINGS
-from fedbo.coordinator.kernel.exchange import MODES
+from fedbo.coordinator.modes import MODES
 
 T = TypeVar("T")
 Table = dict[str, Any]
@@ -111,7 +111,7 @@ def draw_group(draws: Draws, agents: list[int]) -> Table:
 
 def draw_exchange(draws: Draws, targets: int, private: bool) -> Table:
     """Draw [exchange]."""
-    mode = draws.one_of(*MODES)
+    mode = draws.one_of(*(mode for mode in MODES if mode != "adaptive"))  # which leaves what a seed draws as it was
     table: Table = {"mode": mode}
     if mode in ("buffered", "first_k"):
         table["k"] = draws.whole(1, targets)

@@ -6,7 +6,7 @@ from typing import Any
 
 from fedbo.algorithms.base import Private
 from fedbo.algorithms.messages import declared_size, varies
-from fedbo.coordinator.kernel.exchange import InRounds
+from fedbo.coordinator.kernel.exchange import InRounds, Rounds
 from fedbo.testing.contract import need
 from tests.random_studies.laws.troubles import Troubles
 from tests.random_studies.run_tables import NEAR, RunTables
@@ -32,7 +32,8 @@ class RoundCauses:
         self.most = turns or problem.n_agents
         self.k, self.least = getattr(self.exchange, "k", None), getattr(self.exchange, "minimum", 1)
         asks_all = self.exchange.selection.who == "all" and not isinstance(algorithm, Private)
-        self.follows = isinstance(self.exchange, InRounds) and self.exchange.oldest is None and asks_all
+        adapts = getattr(self.exchange, "adapts", False)
+        self.follows = isinstance(self.exchange, InRounds) and self.exchange.oldest is None and asks_all and not adapts
 
     def line(self, record: Any) -> None:
         """Process an event."""
@@ -76,7 +77,7 @@ class RoundCauses:
 
     def _may(self, now: float) -> bool:
         everybody = self._present() <= self.committed | self.quiet
-        limit = self.exchange.deadline
+        limit = self.exchange.deadline_of(Rounds(self.closed))
         enough = self.k is not None and self.came >= self.k
         return everybody or enough or (limit is not None and self.came >= self.least and now >= self.opened + limit - NEAR)
 
@@ -88,7 +89,7 @@ class RoundCauses:
         # Who sits a round out under a Bernoulli model is back with the answer, which the log does not show.
         sits_out = any(hasattr(self.run.environment.of(agent).availability, "probability") for agent in self.troubles.absent)
         everybody = self._present() <= self.committed and not under_way and not sits_out
-        limit = self.exchange.deadline
+        limit = self.exchange.deadline_of(Rounds(self.closed))
         enough = self.k is not None and self.came >= self.k
         return everybody or enough or (limit is not None and self.came >= self.least and now > self.opened + limit + NEAR)
 

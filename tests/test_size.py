@@ -33,7 +33,7 @@ LINES = {
     "commands/export": 209,
     "commands/watch": 402,
     "coordinator": 600,
-    "coordinator/environment": 1552,
+    "coordinator/environment": 1556,
     "coordinator/idle": 431,
     "coordinator/kernel": 3000,
     "coordinator/logged": 693,
@@ -49,7 +49,7 @@ LINES = {
     "lab/fork": 1195,
     "lab/papers": 1337,
     "lab/tabulation": 838,
-    "lab/twins": 2140,
+    "lab/twins": 2141,
     "lab/why": 1972,
     "lab/worth": 569,
     "objectives": 2096,
@@ -64,7 +64,7 @@ LINES = {
     "objectives/typed_spaces": 898,
     "optuna": 509,
     "privacy": 3205,
-    "settings": 1908,
+    "settings": 1923,
     "sites": 6547,
     "stopping": 475,
     "study": 4564,
@@ -76,7 +76,7 @@ LINES = {
     "workers": 2035,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 88553, "no room": 44469, "modules": 614}
+MOST = {"all": 88573, "no room": 44488, "modules": 614}
 
 
 @cache

@@ -16,6 +16,11 @@ import numpy.typing as npt
 from fedbo.settings.errors import SettingError
 
 KINDS = (".csv", ".parquet")
+# The columns of a job log in the standard workload format (Feitelson), which has no header.
+_SWF = (
+    *("job", "submit", "wait", "run", "cores", "cpu", "memory", "asked_cores", "asked_time", "asked_memory", "status"),
+    *("user", "group", "executable", "queue", "partition", "before", "think"),
+)
 PREFIXES = ("sweep_", "param_", "metric_")
 # The columns that every table of trials has.
 OF_TRIALS: tuple[str, ...] = ("cell", "algorithm", "replicate", "agent", "step", "query", "origin", "value", "score")
@@ -33,12 +38,14 @@ class NumberColumn:
     - `whole`: only integers are accepted.
     - `optional`: the column may be missing.
     - `gaps`: empty cells are accepted and become NaN.
+    - `ids`: whole numbers or strings are accepted.
     """
 
     name: str
     whole: bool = False
     optional: bool = False
     gaps: bool = False
+    ids: bool = False
 
 
 def heading_of(name: str, prefix: str, taken: Container[str] = RESERVED) -> str:
@@ -78,7 +85,7 @@ def names_in(path: Path) -> list[str]:
 
 
 def read_columns(path: Path, columns: Sequence[NumberColumn]) -> dict[str, npt.NDArray[Any]]:
-    """Read columns `(n,)`, as int64 if they are `whole`, else as float64; missing optional ones are omitted.
+    """Read columns `(n,)`, as int64 if `whole`, else as float64, ids also as strings; missing optional ones are omitted.
 
     SettingError names the invalid column and row. Other columns of the file are ignored.
     """
@@ -96,12 +103,16 @@ def read_columns(path: Path, columns: Sequence[NumberColumn]) -> dict[str, npt.N
 def _numbers(found: Any, column: NumberColumn) -> npt.NDArray[Any]:
     if found.null_count and not column.gaps:
         row = found.is_null().to_pylist().index(True)
-        raise SettingError("file", f"has no {column.name} in row {row + 1}; give every row a number there")
+        raise SettingError(
+            "file", f"has no {column.name} in row {row + 1}; give every row {'an id' if column.ids else 'a number'} there"
+        )
+    if column.ids and str(found.type) in ("string", "large_string"):
+        return np.array(found.to_pylist(), dtype=np.str_)
     values = np.asarray(found.cast("double") if found.null_count else found)
-    kinds, words = ("iu", "whole numbers") if column.whole else ("iuf", "numbers")
+    kinds, words = ("iu", "whole numbers" + " or strings" * column.ids) if column.whole or column.ids else ("iuf", "numbers")
     if values.dtype.kind not in kinds:
         raise SettingError("file", f"has a column {column.name} of type {found.type}; it must hold {words}")
-    return values.astype(np.int64 if column.whole else np.float64)
+    return values.astype(np.int64 if column.whole or column.ids else np.float64)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -115,15 +126,19 @@ def _table(path: Path, columns: Sequence[NumberColumn]) -> Any:
 
     if not path.is_file():
         raise SettingError("file", f"does not exist: {path.absolute()}; set the path of a table in .csv or .parquet")
-    if path.suffix not in KINDS:
+    if path.suffix not in (*KINDS, ".swf"):
         raise SettingError("file", f"ends in '{path.suffix}'; it must be a table in .csv or .parquet")
     try:
+        if path.suffix == ".swf":
+            rows = np.loadtxt(path, comments=";", ndmin=2)
+            whole = [values.astype(np.int64) if (values % 1 == 0).all() else values for values in rows.T]
+            return pa.table(dict(zip(_SWF, whole, strict=True)))
         if path.suffix == ".parquet":
             with pq.ParquetFile(path) as file:  # unlike `read_table` it takes no columns from the names of folders
                 return file.read()
-        types = {column.name: pa.int64() if column.whole else pa.float64() for column in columns}
+        types = {column.name: pa.int64() if column.whole else pa.float64() for column in columns if not column.ids}
         # With one thread pyarrow names the row in which a number is none.
-        options = pacsv.ConvertOptions(column_types=types)
+        options = pacsv.ConvertOptions(column_types=types, strings_can_be_null=True)
         return pacsv.read_csv(path, read_options=pacsv.ReadOptions(use_threads=False), convert_options=options)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError) as error:  # also those of pyarrow, and of a log with other columns
         raise SettingError("file", f"cannot be read as {path.suffix[1:]} ({str(error).splitlines()[0]})") from None

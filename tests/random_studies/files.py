@@ -76,9 +76,9 @@ def draw_earlier_run(draws: Draws, folder: Path, agents: list[int], parameters: 
 
 def draw_durations_file(draws: Draws, folder: Path, agents: list[int]) -> str:
     """Write measured durations of some agents, unequally many; return the file's path."""
-    lines = ["agent,duration"]
+    lines, word = ["agent,duration"], draws.one_of("", "", "site ")
     for agent in draws.some_of(agents):
-        lines += [f"{agent},{draws.rng.gamma(2.0, 0.5):.4f}" for _ in range(draws.whole(1, 12))]
+        lines += [f"{word}{agent},{draws.rng.gamma(2.0, 0.5):.4f}" for _ in range(draws.whole(1, 12))]
     return _write(folder, "durations", lines)
 
 
@@ -93,12 +93,12 @@ def draw_devices_file(draws: Draws, folder: Path) -> str:
 
 def draw_trace(draws: Draws, folder: Path, agents: list[int]) -> str:
     """Write windows of presence of some agents, the last of them long; return the file's path."""
-    lines = ["agent,start,end"]
+    lines, word = ["agent,start,end"], draws.one_of("", "", "phone ")
     for agent in draws.some_of(agents):
         time = draws.number(0.0, 2.0)
         for place in range(count := draws.whole(1, 4)):
             end = round(time + (500.0 if place == count - 1 else draws.number(0.5, 8.0)), 3)
-            lines.append(f"{agent},{time},{end}")
+            lines.append(f"{word}{agent},{time},{'' if place == count - 1 and draws.chance(0.3) else end}")
             time = round(end + draws.number(0.1, 3.0), 3)
     return _write(folder, "trace", lines)
 

@@ -146,10 +146,10 @@ class Daily:
 class Trace:
     """Agents come and go by the times in a `file`, whose `format` is `windows` or `fedscale`.
 
-    `windows` is a table, .csv or .parquet, with columns agent, start, end: the agent is there from start to end and away
-    for the rest of the study. `fedscale` is FedScale's trace as JSON, which begins again when it is over. In both, agent k
-    follows the k-th smallest id of the file, and when there are fewer ids than agents they are used again in turn. A relative
-    path counts from the working directory.
+    `windows` is a table, .csv or .parquet, with columns agent, start, end: the agent is there from start to end, or for good
+    where there is no end, and away for the rest of the study. `fedscale` is FedScale's trace as JSON, which begins again when
+    it is over. In both, agent k follows the k-th smallest id of the file, whole numbers or strings, and when there are fewer
+    ids than agents they are used again in turn. A relative path counts from the working directory.
     """
 
     model: ClassVar[str] = "trace"

@@ -24,10 +24,10 @@ _BY = "agent"
 
 @dataclass(frozen=True, slots=True)
 class Empirical:
-    """Measured durations from a CSV or Parquet `file`, or from named `data`: drawn, or replayed in their order.
+    """Measured durations from a CSV, Parquet or SWF `file`, or from named `data`: drawn, or replayed in their order.
 
     The `column` has one measured duration a row. Where the table has the column `by`, agent k has the rows of the k-th smallest
-    number there, and numbers repeat cyclically when there are fewer of them than agents; where it has none, or with
+    id there, and ids repeat cyclically when there are fewer of them than agents; where it has none, or with
     `pooled`, every agent has all rows. `order` is "drawn", with replacement, or "replayed", which begins again when it is over.
     With `mean` all of them are scaled so that their mean is this.
     """
@@ -35,13 +35,13 @@ class Empirical:
     model: ClassVar[str] = "empirical"
     costs: ClassVar[bool] = False
     file: str | None = None
-    """CSV or Parquet table with one measured duration per row."""
+    """CSV, Parquet or SWF table with one measured duration per row."""
     data: Annotated[str, OneOf(NAMED)] | None = None
     """Published durations of mini-batches by name, instead of `file`."""
     column: str = "duration"
     """Column with the durations."""
     by: str = _BY
-    """Column with whole numbers that identify agents; "agent" is optional in the file."""
+    """Column with numbers or strings that identify agents; "agent" is optional in the file."""
     pooled: bool = False
     """Whether every agent draws from all rows."""
     order: Annotated[str, OneOf(("drawn", "replayed"))] = "drawn"
@@ -89,7 +89,7 @@ class Empirical:
 
 @lru_cache(maxsize=64)
 def _read(path: Path, column: str, by: str | None, mean: float | None, modified: int) -> tuple[Array, ...]:
-    owner = [] if by is None else [NumberColumn(by, whole=True, optional=by == _BY)]  # a column that is named must be there
+    owner = [] if by is None else [NumberColumn(by, ids=True, optional=by == _BY)]  # a column that is named must be there
     found = read_columns(path, [NumberColumn(column), *owner])
     values = found[column]
     wrong = ~(np.isfinite(values) & (values >= 0))

@@ -22,31 +22,32 @@ from fedbo.settings.columns import NumberColumn, read_columns
 from fedbo.settings.errors import SettingError
 
 Windows = tuple[tuple[float, float], ...]
+Id = int | str
 Schedule = Callable[[int], Iterator[float]]
 
 
-def read_windows(path: str | Path) -> dict[int, Windows]:
+def read_windows(path: str | Path) -> dict[Id, Windows]:
     """Read the windows of presence [start, end) of each id, ids in order and windows in order of time, from .csv or .parquet.
 
-    Windows may touch.
+    Ids are whole numbers, or strings in the order of their letters. Windows may touch; one without an end lasts for ever.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: a column or a time is missing, a time is negative or infinite, a window is empty, or two windows of one
-            agent overlap.
+        ValueError: a column or a start is missing, a time is negative, a start infinite, a window empty, or two windows of
+            one agent overlap.
     """
     agent, start, end = _columns(Path(path))
     _check_rows(agent, start, end)
     order = np.lexsort((start, agent))
     _check_overlaps(order, agent, start, end)
-    found: dict[int, list[tuple[float, float]]] = {}
+    found: dict[Id, list[tuple[float, float]]] = {}
     for row in order:
-        found.setdefault(int(agent[row]), []).append((float(start[row]), float(end[row])))
+        found.setdefault(agent[row].item(), []).append((float(start[row]), float(end[row])))
     return {number: tuple(own) for number, own in found.items()}
 
 
 def read_fedscale(path: str | Path) -> tuple[tuple[Windows, float], ...]:
-    """Read FedScale's clients, sorted by their whole-number id: for each its windows of presence and its period.
+    """Read FedScale's clients, sorted by their ids: for each its windows of presence and its period.
 
     The file is a JSON object {client: {"active": [...], "inactive": [...], "finish_time": f}}: the client is there from
     active[i] to inactive[i], and time counts modulo finish_time (Lai et al. 2022; `ClientMetadata.is_active`). FedScale
@@ -59,7 +60,7 @@ def read_fedscale(path: str | Path) -> tuple[tuple[Windows, float], ...]:
     # differs from FedScale: it hands clients out in the order of its file, and its pointer to the present interval moves by
     # at most one for each question, so that it lags when it is seldom asked; here the definition itself holds.
     clients = _object(Path(path))
-    return tuple(_client(name, clients[name]) for name in sorted(clients, key=int))
+    return tuple(_client(name, clients[name]) for name in _ranked(clients))
 
 
 class Capacity(NamedTuple):
@@ -70,13 +71,13 @@ class Capacity(NamedTuple):
 
 
 def read_capacities(path: str | Path) -> tuple[Capacity, ...]:
-    """Read FedScale's device capacities, sorted by the clients' whole-number ids.
+    """Read FedScale's device capacities, sorted by the clients' ids.
 
     The file is a JSON object {client: {"computation": ms, "communication": kbit/s}} (Lai et al. 2022; `ClientMetadata`), which
     is made of FedScale's pickle in the same way as a trace. SettingError when it is not of this form.
     """
     found, clients = list[Capacity](), _object(Path(path))
-    for name in sorted(clients, key=int):
+    for name in _ranked(clients):
         told: Any = clients[name]
         values: list[Any] = [told.get(key) if isinstance(told, dict) else None for key in Capacity._fields]
         for key, value in zip(Capacity._fields, values, strict=True):
@@ -170,14 +171,15 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def _columns(path: Path) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    found = read_columns(_existing(path), [NumberColumn("agent", whole=True), NumberColumn("start"), NumberColumn("end")])
-    return found["agent"], found["start"], found["end"]
+def _columns(path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    columns = NumberColumn("agent", ids=True), NumberColumn("start"), NumberColumn("end", gaps=True)
+    found = read_columns(_existing(path), columns)
+    return found["agent"], found["start"], np.where(np.isnan(found["end"]), np.inf, found["end"])
 
 
-def _check_rows(agent: npt.NDArray[np.int64], start: npt.NDArray[np.float64], end: npt.NDArray[np.float64]) -> None:
+def _check_rows(agent: npt.NDArray[Any], start: npt.NDArray[np.float64], end: npt.NDArray[np.float64]) -> None:
     for bad, said in (
-        (~(np.isfinite(start) & np.isfinite(end)), "times must be finite"),
+        (~np.isfinite(start), "start must be finite"),
         (start < 0, "times must be at least 0, the start of the study"),
         (start >= end, "start must be below end"),
     ):
@@ -187,7 +189,7 @@ def _check_rows(agent: npt.NDArray[np.int64], start: npt.NDArray[np.float64], en
 
 
 def _check_overlaps(
-    order: npt.NDArray[np.intp], agent: npt.NDArray[np.int64], start: npt.NDArray[np.float64], end: npt.NDArray[np.float64]
+    order: npt.NDArray[np.intp], agent: npt.NDArray[Any], start: npt.NDArray[np.float64], end: npt.NDArray[np.float64]
 ) -> None:
     before, after = order[:-1], order[1:]
     bad = (agent[before] == agent[after]) & (start[after] < end[before])
@@ -208,10 +210,12 @@ def _object(path: Path) -> dict[str, Any]:
         raise SettingError("file", f"is not JSON ({error}); {convert}") from None
     if not isinstance(clients, dict) or not clients:
         raise SettingError("file", f"contains no JSON object of clients; {convert}")
-    for name in clients:
-        if not name.isdecimal():
-            raise SettingError("file", f"contains a client '{name}'; clients must be whole numbers")
     return clients
+
+
+def _ranked(ids: Iterable[str]) -> list[str]:
+    """Sort ids as whole numbers, or as strings if one of them is none."""
+    return sorted(ids, key=int) if all(one.isdecimal() for one in ids) else sorted(ids)
 
 
 def _client(name: str, told: Any) -> tuple[Windows, float]:

@@ -86,7 +86,7 @@ def _log(path: Path) -> Measurements:
     axes = [name for place, name in enumerate(f"u{number}" for number in range(1, len(names) + 1)) if name in names]
     columns = [NumberColumn(name, gaps=False) for name in axes]
     ended = NumberColumn("ended", whole=True, optional=True)
-    found = read_columns(path, [*wanted, NumberColumn("agent", whole=True, optional=True), ended, *columns])
+    found = read_columns(path, [*wanted, NumberColumn("agent", ids=True, optional=True), ended, *columns])
     values = found["finished"] - found["started"] if timed else found["duration"]
     wrong = ~(np.isfinite(values) & (values >= 0))
     if wrong.any():
@@ -100,6 +100,7 @@ def _log(path: Path) -> Measurements:
             f"has the point {points[row].tolist()} in row {row + 1}; coordinates ({axes[0]}, …) must be from 0 to 1"
         )
     agents = found.get("agent", np.zeros(len(values), dtype=np.int64))
+    agents = np.unique(agents, return_inverse=True)[1] if agents.dtype.kind == "U" else agents  # strings by their rank
     over = _flags(found.get("ended", np.ones(len(values), dtype=np.int64)))
     measured = Measurements(durations=values[over].tolist(), agents=agents[over].tolist(), points=points[over].tolist())
     measured.cut["evaluations"], measured.cut_agents = values[~over].tolist(), agents[~over].tolist()

@@ -59,7 +59,8 @@ def test_a_change_of_the_file_is_seen(file: str) -> None:
     ("agent,duration\n0,-1.0\n", "file has duration = -1 in row 1; durations must be at least 0 and finite"),
     ("agent,duration\n0,inf\n", "file has duration = inf in row 1; durations must be at least 0 and finite"),
     ("agent,time\n0,1\n", "file has columns agent, time; it must have duration, each once"),
-    ("agent,duration\n0.5,1\n", "file cannot be read as csv"),
+    ("agent,duration\n0.5,1\n", "file has a column agent of type double; it must hold whole numbers or strings"),
+    ("agent,duration\nphone,1\n,2\n", "file has no agent in row 2; give every row an id there"),
     ("duration\n", "file has no rows; give at least one with duration"),
 ])  # fmt: skip
 def test_wrong_durations_are_told_by_column_and_row(text: str, needed: str, tmp_path: Path) -> None:
@@ -67,6 +68,32 @@ def test_wrong_durations_are_told_by_column_and_row(text: str, needed: str, tmp_
     with pytest.raises(SettingError, match="file") as told:
         Empirical(str(tmp_path / "wrong.csv"))
     assert str(told.value).startswith(needed)
+
+
+SWF = """; Version: 2.2
+  1  0  5  30  4 -1 -1 4 60 -1 1 17 1 1 1 1 -1 -1
+  2  3  0  40  1 -1 -1 1 60 -1 1  5 1 1 1 1 -1 -1
+  3  9  1  50  2 -1 -1 2 60 -1 1 17 1 1 1 1 -1 -1
+"""
+
+
+def test_a_log_in_the_standard_workload_format_gives_the_run_times_of_each_user(tmp_path: Path) -> None:
+    path = tmp_path / "log.swf"
+    path.write_text(SWF)
+    jobs = Empirical(str(path), column="run", by="user", order="replayed")
+    assert [jobs.of(agent)(np.random.default_rng(0), 0, 3).tolist() for agent in range(2)] == [[40, 40, 40], [30, 50, 30]]
+    path.write_text(SWF.replace("30  4", "-1  4"))  # an unknown time
+    with pytest.raises(SettingError, match="file has run = -1 in row 1; durations must be at least 0 and finite"):
+        Empirical(str(path), column="run", by="user")
+    path.write_text("1 2 3\n")
+    with pytest.raises(SettingError, match=r"file cannot be read as swf \(.*\)"):
+        Empirical(str(path), column="run")
+
+
+def test_ids_may_be_strings_in_the_order_of_their_letters(tmp_path: Path) -> None:
+    (tmp_path / "times.csv").write_text("agent,duration\nphone b,2.0\nphone a,1.0\n")
+    measured = Empirical(str(tmp_path / "times.csv"))
+    assert [measured.of(agent)(np.random.default_rng(0), 0, 1).tolist() for agent in range(3)] == [[1.0], [2.0], [1.0]]
 
 
 def test_a_file_or_named_data_is_needed(file: str) -> None:

@@ -67,6 +67,15 @@ def test_agents_of_a_table_leave_and_return_by_the_order_of_its_ids_which_repeat
     assert not trace.absences(np.random.default_rng(1), 5).any()
 
 
+def test_ids_may_be_strings_and_a_window_without_an_end_lasts_for_ever(tmp_path: Path) -> None:
+    path = _csv(tmp_path, "agent,start,end", "phone b,1,3", "phone a,2,", "phone b,7,")
+    trace = Trace(str(path))
+    assert read_windows(path) == {"phone a": ((2.0, inf),), "phone b": ((1.0, 3.0), (7.0, inf))}
+    change = Changes(lambda agent: trace, Streams(1))
+    assert [change(0, number) for number in range(3)] == [0.0, 2.0, inf] and trace.ids == 2
+    assert [change(3, number) for number in range(5)] == [0.0, 1.0, 3.0, 7.0, inf]
+
+
 def test_windows_that_touch_are_one_presence(tmp_path: Path) -> None:
     windows = read_windows(_csv(tmp_path, "agent,start,end", "0,3,5", "0,1,3"))
     assert list(once(windows[0])) == [0.0, 1.0, 5.0]
@@ -89,10 +98,15 @@ def test_a_file_is_read_again_only_when_it_has_changed(tmp_path: Path) -> None:
         (("agent,start", "0,1"), "^file has columns agent, start; it must have agent, start and end, each once$"),
         (("agent,start,end,end", "0,1,2,3"), "^file has columns agent, start, end, end; it must have .*, each once$"),
         (("agent,start,end",), "^file has no rows; give at least one with agent, start and end$"),
-        (("agent,start,end", "0,1,2", "0,3,"), "^file has no end in row 2; give every row a number there$"),
-        (("agent,start,end", "0,1,2", "x,3,4"), "^file cannot be read as csv .*Row #3.*'x'.*$"),
+        (("agent,start,end", "0,1,2", "0,,4"), "^file has no start in row 2; give every row a number there$"),
+        (("agent,start,end", "0,1,2", ",3,4"), "^file has no agent in row 2; give every row an id there$"),
+        (("agent,start,end", "0,1,2", "0,x,4"), "^file cannot be read as csv .*Row #3.*'x'.*$"),
         (("agent,start,end", "0,1,2", "0,3"), "^file cannot be read as csv .*Row #3.*$"),
-        (("agent,start,end", "0,1,2", "0,3,inf"), "^file has agent 0, start 3.0, end inf in row 2; times must be finite$"),
+        (("agent,start,end", "0,1,2", "0,inf,inf"), "^file has agent 0, start inf, end inf in row 2; start must be finite$"),
+        (
+            ("agent,start,end", "phone,1,", "phone,3,4"),
+            "^file has overlapping windows of agent phone: row 2 starts at 3.0, before row 1 ends at inf; merge them$",
+        ),
         (
             ("agent,start,end", "0,-1,2"),
             "^file has agent 0, start -1.0, .* row 1; times must be at least 0, the start of the study",
@@ -115,7 +129,7 @@ def test_a_table_that_will_not_do_is_told_in_one_line_with_its_row(tmp_path: Pat
 @pytest.mark.parametrize(
     ("column", "values", "message"),
     [
-        ("agent", [0.0], "^file has a column agent of type double; it must hold whole numbers$"),
+        ("agent", [0.0], "^file has a column agent of type double; it must hold whole numbers or strings$"),
         ("start", ["1"], "^file has a column start of type string; it must hold numbers$"),
     ],
 )
@@ -180,7 +194,6 @@ def test_a_cycling_trace_is_the_modulo_of_its_period(period: int, presence: list
         ("{", "^file is not JSON (.*); convert FedScale's pickle as read_fedscale describes$"),
         ([1], "^file contains no JSON object of clients; convert FedScale's pickle as read_fedscale describes$"),
         ({}, "^file contains no JSON object of clients; .*"),
-        ({"phone": _client([1], [2], 3)}, "^file contains a client 'phone'; clients must be whole numbers$"),
         ({"4": {"active": []}}, "^file is incomplete for client 4; add active, inactive and finish_time$"),
         ({"4": 1}, "^file is incomplete for client 4; .*"),
         ({"4": _client([1], [2], 0)}, "^file has finish_time = 0 for client 4; it must be a number above 0$"),

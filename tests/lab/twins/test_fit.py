@@ -250,6 +250,10 @@ def test_the_groups_of_a_log_are_those_of_a_study_whatever_its_ids(tmp_path: Pat
     text = capsys.readouterr().out
     groups = {one["name"]: one["agents"] for one in tomllib.loads(text)["group"]}
     assert groups == {"agent 3": [0], "agent 4": [1], "agent 17": [2]}
+    log.write_text("\n".join(["agent,duration", *(f"site {row}" for row in rows)]) + "\n")
+    assert main(["fit", str(log)]) == 0  # the letters come in another order: "site 17" first
+    named = {one["name"]: one["agents"] for one in tomllib.loads(capsys.readouterr().out)["group"]}
+    assert named == {"agent 0": [0], "agent 1": [1], "agent 2": [2]}
     head = '[study]\nname = "again"\n[objective]\nname = "branin"\nagents = 3\n[budget]\niterations = 5\n'
     study.write_text(head + '[[algorithm]]\nname = "ts"\n' + text, encoding="utf-8")
     assert main(["validate", str(study)]) == 0

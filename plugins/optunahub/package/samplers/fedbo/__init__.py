@@ -1,0 +1,5 @@
+"""The sampler of fedbo as a package of OptunaHub."""
+
+from fedbo.optuna import Sampler
+
+__all__ = ["Sampler"]

@@ -70,8 +70,7 @@ class InferredSpace(NamedTuple):
         """Return the space of these distributions; None where it has no parameter."""
         whole = [trial.params for trial in trials if trial.state == TrialState.COMPLETE]  # others may end before they have all
         order = dict.fromkeys(name for params in whole for name in params if name in given and not given[name].single())
-        known = [{name: _coded(given[name], params[name]) for name in order if name in params} for params in whole]
-        found = {name: _condition(name, order, given, known) for name in order}
+        found = {name: _condition(name, order, given, whole) for name in order}
         often = {name for name in order if 2 * sum(name in params for params in whole) >= len(whole)}
         names = {name: given[name] for name in order if found[name] is not None or name in often}
         if not names:
@@ -132,8 +131,8 @@ def _condition(
     if not 2 <= len(there) < len(known):  # a single one would be explained by anything
         return None
     for parent in takewhile(lambda each: each != name, order):
-        inside = {trial[parent] for trial in there if parent in trial}
-        outside = {trial[parent] for trial in known if name not in trial and parent in trial}
+        inside = {_coded(given[parent], trial[parent]) for trial in there if parent in trial}
+        outside = {_coded(given[parent], trial[parent]) for trial in known if name not in trial and parent in trial}
         if not outside or inside & outside or any(parent not in trial for trial in there):
             continue
         found = {"child": name, "parent": parent}

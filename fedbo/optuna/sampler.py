@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
 from threading import RLock
 from typing import Any
 
@@ -136,12 +137,13 @@ class Sampler(BaseSampler):
             check_directions(study, self._agent.terms.mode, self._agent.terms.goals)
             return self._agent
         trials = study.get_trials(deepcopy=False, states=_WITH_VALUES)
-        if not search_space or not any(trial.values for trial in trials) or len(trials) < self._startup:
+        good = [trial for trial in trials if trial.values and all(map(isfinite, trial.values))]
+        if not search_space or not good or len(trials) < self._startup:
             return None
         space = InferredSpace.of(trials, search_space)
         if space is None:
             return None
-        metrics = _metrics(study, trials, max(1, self._startup))
+        metrics = _metrics(study, good, max(1, self._startup))
         made = (study.study_name, study._study_id, space, metrics, self._seed)
         if self._made != made:
             mode: Mode = "min" if study.directions[0] == StudyDirection.MINIMIZE else "max"
@@ -204,11 +206,10 @@ def _metrics(study: Study, trials: Sequence[FrozenTrial], startup: int) -> tuple
     limits = [{"name": f"constraint {name}", "at_most": 0.0} for name in sorted({key for t in trials for key in t.constraints})]
     if len(study.directions) == 1 and not limits:
         return ()
-    first = [trial.values for trial in trials if trial.values][:startup]
     objectives = list[dict[str, Any]]()
     for place, direction in enumerate(study.directions):
         least = direction == StudyDirection.MINIMIZE
-        worst = (max if least else min)(values[place] for values in first)
+        worst = (max if least else min)(trial.values[place] for trial in trials[:startup])
         reference = {"reference": worst} if len(study.directions) > 1 else {}
         objectives.append({"name": f"objective {place}", "mode": "min" if least else "max", **reference})
     return (*objectives, *limits)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +170,37 @@ def test_threads_share_a_sampler() -> None:
     study = optuna.create_study(sampler=Sampler(seed=1, n_startup_trials=4))
     study.optimize(quadratic, n_trials=16, n_jobs=4)
     assert len({str(trial.params) for trial in study.trials}) == 16
+
+
+@pytest.mark.parametrize("directions", [["minimize"], ["minimize", "maximize"]])
+def test_values_that_are_not_finite_or_too_large_do_not_stop_a_study(directions: list[str]) -> None:
+    worth = [float("inf"), float("-inf"), 1e120, 1.0, 2.0]
+
+    def objective(trial: Any) -> Any:
+        value = worth[trial.number % 5] + trial.suggest_float("x", 0.0, 1.0)
+        return value if len(directions) == 1 else (value, 1.0)
+
+    study = optuna.create_study(directions=directions, sampler=Sampler(seed=1, n_startup_trials=2))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        study.optimize(objective, n_trials=10)
+    assert {str(each.message).partition(":")[0] for each in told} <= {
+        "trial 2 was ignored",
+        "trial 7 counts as failed",
+    } and told
+    assert len(study.trials) == 10 and {trial.state for trial in study.trials} == {TrialState.COMPLETE}
+
+
+def test_a_pruner_that_splits_a_study_into_brackets_shows_each_its_trials() -> None:
+    def stepwise(trial: Any) -> float:
+        value = quadratic(trial)
+        for step in range(1, 28):
+            trial.report(value + 1.0 / step, step)
+            if trial.should_prune():
+                raise optuna.TrialPruned
+        return value
+
+    pruner = optuna.pruners.HyperbandPruner(max_resource=27)
+    study = optuna.create_study(sampler=Sampler(seed=1, n_startup_trials=5), pruner=pruner)
+    study.optimize(stepwise, n_trials=30)
+    assert study.best_value < 0.1 and TrialState.PRUNED in {trial.state for trial in study.trials}

@@ -33,7 +33,7 @@ LINES = {
     "commands/export": 209,
     "commands/watch": 402,
     "coordinator": 600,
-    "coordinator/environment": 1556,
+    "coordinator/environment": 1567,
     "coordinator/idle": 431,
     "coordinator/kernel": 3000,
     "coordinator/logged": 693,
@@ -67,7 +67,7 @@ LINES = {
     "settings": 1923,
     "sites": 6547,
     "stopping": 475,
-    "study": 4564,
+    "study": 4581,
     "surrogates": 2504,
     "surrogates/compiled": 2761,
     "templates": 1,
@@ -76,7 +76,7 @@ LINES = {
     "workers": 2035,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 88573, "no room": 44488, "modules": 614}
+MOST = {"all": 88601, "no room": 44516, "modules": 614}
 
 
 @cache

@@ -165,7 +165,7 @@ class RoundTrips:
         longest = 0.0
         for agent in agents:
             both = (self._latency, self._latency) if self._latency is not None else [way(agent, number) for way in self._ways]
-            bandwidth = self._environment.of(agent).bandwidth
+            bandwidth = self._environment.of(agent).rate("up")  # of the answer: a question is short
             longest = max(longest, transmission_time(sum(both), bytes_, bandwidth))
         return longest
 

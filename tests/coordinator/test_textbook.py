@@ -28,6 +28,7 @@ from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.availability import Always, Markov
 from fedbo.coordinator.environment.duration_blocks import durations
+from fedbo.coordinator.environment.environment import Ways
 from fedbo.coordinator.environment.faults import Crash, Hang, Loss, Slow
 from fedbo.coordinator.environment.timing import Constant, Cost, DecisionTimeModel, Exponential, Lognormal, SpeedClasses
 from fedbo.coordinator.kernel.exchange import Barrier, Deadline, Exchange, FirstK, Immediate
@@ -193,21 +194,23 @@ def test_the_link_of_the_coordinator_is_an_m_d_1_queue(load: float) -> None:
     agrees(batches(waits[500:]), load / (2 * mu * (1 - load)))
 
 
-def test_bytes_take_their_time_on_each_link() -> None:
+@pytest.mark.parametrize("bandwidth", [64.0, Ways(64.0, 16.0), Ways(64.0, None)])
+def test_bytes_take_their_time_on_each_link(bandwidth: float | Ways) -> None:
     """Up: latency, bytes over the agent's bandwidth, bytes over the link; down: latency and bytes over the bandwidth."""
+    slow = 1 / 64 if bandwidth == 64.0 else 1 / 16 if bandwidth.down else 0.0  # type: ignore[union-attr]
     times = {}
     for up, down in ((6, 6), (42, 6), (42, 42)):  # M, and M + M^2 for M = 6
         algorithm = Talk(up=up, down=down)
-        world = {"latency": Constant(0.25), "models": {"bandwidth": 64.0}, "world": {"link": 32.0}}
+        world = {"latency": Constant(0.25), "models": {"bandwidth": bandwidth}, "world": {"link": 32.0}}
         ran = tidy(Barrier(), agents=1, iterations=4, evaluation=Constant(1.0), algorithm=algorithm, **world).run()
-        there, back = 0.25 + 8 * up / 64 + 8 * up / 32, 0.25 + 8 * down / 64
+        there, back = 0.25 + 8 * up / 64 + 8 * up / 32, 0.25 + 8 * down * slow
         started = [record.time for record in ran.of("started")]
         assert np.diff(started) == pytest.approx(1.0 + there + back)
         times[up, down] = ran.outcome.time
         assert {record.bytes for record in ran.of("sent")} == {8 * up}
         assert {record.bytes for record in ran.of("delivered")} == {8 * down}
     assert times[42, 6] - times[6, 6] == pytest.approx(5 * 36 * 8 * (1 / 64 + 1 / 32))
-    assert times[42, 42] - times[42, 6] == pytest.approx(4 * 36 * 8 / 64)
+    assert times[42, 42] - times[42, 6] == pytest.approx(4 * 36 * 8 * slow)
 
 
 @pytest.mark.long

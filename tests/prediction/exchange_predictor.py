@@ -138,8 +138,9 @@ class Prediction:
         if agent.cuts or losses:
             return "partition" if agent.cuts else losses[0]
         time, copies = self.world["latency"], [0.0]
-        if self.world["bandwidth"] and holds:
-            time += 8 * self.world[way] / self.world["bandwidth"]
+        rate = (self.world["bandwidth"] or {}).get(way)
+        if rate and holds:
+            time += 8 * self.world[way] / rate
         for fault in met:
             if fault["kind"] == "delay":
                 time += fault["by"]

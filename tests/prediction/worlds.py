@@ -21,7 +21,7 @@ from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.coordinator.assembly import assembled
 from fedbo.coordinator.environment.availability import Always, Daily
 from fedbo.coordinator.environment.duration_blocks import Durations
-from fedbo.coordinator.environment.environment import AgentModels, Environment
+from fedbo.coordinator.environment.environment import AgentModels, Environment, Ways
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.environment.timing import Constant
 from fedbo.coordinator.kernel.core import Core
@@ -92,6 +92,9 @@ def draw_exchange(seed: int) -> World:
         "rows": idle.random() < 0.25,
     }
     laws = random.Random(f"laws {seed}")
+    if world["bandwidth"] is not None:
+        ways: dict[str, float | None] = {"up": world["bandwidth"], "down": laws.choice([None, laws.uniform(10.0, 200.0)])}
+        world["bandwidth"] = laws.choice([dict.fromkeys(ways, world["bandwidth"]), ways])
     for place, fault in enumerate(faults):
         if "at" not in fault:
             continue
@@ -159,7 +162,7 @@ def exchange_run(world: World) -> list[LoggedEvent]:
         exchange = replace(exchange, selection=world["choose"].selection)
     if world["turns"] and not exchange.is_synchronous:
         exchange = replace(exchange, selection=Selection(concurrency=world["turns"]))
-    common = AgentModels(latency=Constant(world["latency"]), bandwidth=world["bandwidth"])
+    common = AgentModels(latency=Constant(world["latency"]), bandwidth=Ways(**(world["bandwidth"] or {})))
     names = ("kind", "day")
     plan = tuple(
         FAULTS[fault["kind"]](**{name: made(value) for name, value in fault.items() if name not in names}, **certain(fault))

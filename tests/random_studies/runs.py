@@ -6,7 +6,7 @@ from typing import Any
 
 from fedbo.stopping.stoppers import STOPPERS
 from fedbo.workers.models import RULES
-from fedbo_hunt.surroundings import Draws, draw_law
+from fedbo_hunt.surroundings import Draws, draw_bandwidth, draw_law
 
 Table = dict[str, Any]
 
@@ -15,7 +15,7 @@ def draw_network(draws: Draws) -> Table:
     """Draw [network]."""
     return draws.keep(
         0.35,
-        bandwidth=draws.number(200.0, 20000.0),
+        bandwidth=draw_bandwidth(draws, 200.0, 20000.0),
         link=draws.number(500.0, 20000.0),
         retry=draws.number(0.1, 3.0),
         attempts=draws.whole(1, 5),

@@ -58,7 +58,7 @@ WRONG: list[tuple[str, str]] = [
      "available: always, bernoulli, daily, markov, trace"),
     (added("[exchange]\nmode = 'barier'"),
      "[exchange] mode = 'barier': no exchange mode 'barier'; did you mean 'barrier'? "
-     "available: barrier, buffered, deadline, first_k, immediate"),
+     "available: adaptive, barrier, buffered, deadline, first_k, immediate"),
     (added("[hosting]\nkind = 'cloud'"), "[hosting] kind = 'cloud': must be 'inline', 'dedicated', 'packed' or 'sites'"),
     (added("[agents.history]\nalgorithm = 'rnadom'\nobservations = 5"),
      "[agents.history] algorithm = 'rnadom': no algorithm 'rnadom'; did you mean 'random'? "

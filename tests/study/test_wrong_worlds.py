@@ -70,6 +70,10 @@ WRONG: list[tuple[str, str]] = [
     ("[cluster]\nworkers = 2\ncheckpoint = {every = 0.0}", "[cluster] checkpoint.every = 0.0: must be above 0"),
     ("[cluster]\nworkers = 2\n" + fault("preemption", "at = 1.0\nnotice = -1.0"),
      "[[fault]] 1 notice = -1.0: must be at least 0"),
+    ("[network]\nbandwidth = {upward = 1.0}", "[network] bandwidth: must be a number above 0, or one for each way, "
+     "for example { up = 1e5, down = 1e6 }"),
+    ("[network]\nbandwidth = 0", "[network] bandwidth = 0: must be a number above 0, or one for each way, "
+     "for example { up = 1e5, down = 1e6 }"),
     # times
     ("[timing]\nspeed = {factors = []}", "[timing] speed.factors = []: must be one or more numbers above 0"),
     ("[timing]\nspeed = {factors = [1.0, -2.0]}",
@@ -87,7 +91,6 @@ WRONG: list[tuple[str, str]] = [
     ("[timing]\nlatency = {model = 'cost'}",
      "[timing] latency.model = 'cost': only evaluations have costs; use another model for messages"),
     # network
-    ("[network]\nbandwidth = 0", "[network] bandwidth = 0: must be above 0"),
     ("[network]\nlink = 'fast'", "[network] link = 'fast': must be a number"),
     ("[network]\nretry = 0.0", "[network] retry = 0.0: must be above 0"),
     ("[network]\nattempts = 0", "[network] attempts = 0: must be at least 1"),
@@ -105,7 +108,7 @@ WRONG: list[tuple[str, str]] = [
     ("[exchange]\nmode = 'deadline'\nlength = 0", "[exchange] length = 0: must be above 0"),
     ("[exchange]\nmode = 'deadline'\nlate = 'later'", "[exchange] late = 'later': no late 'later'; available: carry, drop"),
     ("[exchange]\nmode = 'deadline'\nk = 3",
-     "[exchange] k = 3: no such key; available: late, length, minimum, mode, selection, staleness"),
+     "[exchange] k = 3: no such key; available: late, length, lengths, minimum, mode, selection, staleness"),
     ("[exchange]\nmode = 'first_k'\nk = 5",
      "[exchange] k = 5: must be at most 4, the number of agents that optimise"),
     ("[exchange]\nmode = 'buffered'",

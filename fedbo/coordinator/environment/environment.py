@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedbo.coordinator.environment.availability import Always, Availability
 from fedbo.coordinator.environment.faults import Plan
 from fedbo.coordinator.environment.timing import Constant, DecisionTimeModel, SpeedClasses, Timing
+
+
+class Ways(NamedTuple):
+    """The bandwidths of a link to the coordinator and from it; None is unlimited."""
+
+    up: float | None = None
+    down: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +24,7 @@ class AgentModels:
 
     - `speed`: a lasting factor on every agent's evaluation times.
     - `decision`: the time of a decision with t_n observations.
-    - `bandwidth`: that of an agent's own link, in bytes for each unit of time.
+    - `bandwidth`: that of an agent's own link, in bytes for each unit of time, each way.
     - `leaving`: an evaluation is "resumed" on its agent's return, or "lost" and started again.
     """
 
@@ -25,9 +32,13 @@ class AgentModels:
     speed: SpeedClasses = SpeedClasses((1.0,))
     decision: DecisionTimeModel = DecisionTimeModel()
     latency: Timing = Constant(0.0)
-    bandwidth: float | None = None
+    bandwidth: float | Ways | None = None
     availability: Availability = Always()
     leaving: str = "resumed"
+
+    def rate(self, way: str) -> float | None:
+        """Return the bandwidth of an agent's link `up` or `down`; None if unlimited."""
+        return getattr(self.bandwidth, way) if isinstance(self.bandwidth, Ways) else self.bandwidth
 
 
 @dataclass(frozen=True, slots=True)

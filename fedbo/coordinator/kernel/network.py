@@ -152,7 +152,7 @@ class Network:
             delay = self._first[way](agent, number)
         if not self._has_bandwidth:
             return delay
-        return transmission_time(delay, bytes_, self._environment.of(agent).bandwidth)
+        return transmission_time(delay, bytes_, self._environment.of(agent).rate(way))
 
     def _arrival(self, message: Message) -> MessageReceived | MessageAtLink:
         return MessageAtLink(message) if self._link else MessageReceived(message)

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from fedbo.coordinator.environment.availability import Within
-from fedbo.coordinator.environment.environment import AgentModels, Environment
+from fedbo.coordinator.environment.environment import AgentModels, Environment, Ways
 from fedbo.coordinator.environment.faults import Fault, Preemption, Restart
 from fedbo.coordinator.environment.timing import SpeedClasses
 from fedbo.coordinator.environment.traces import Capacity, not_there, read_capacities
@@ -77,7 +77,7 @@ def _common(study: StudyTables) -> AgentModels:
         speed=timing.speed.make(),
         decision=timing.decision.make(),
         latency=timing.latency.make(),
-        bandwidth=study.network.bandwidth,
+        bandwidth=_of_link(study.network.bandwidth),
         availability=study.availability.make(),
         leaving=study.availability.leaving,
     )
@@ -128,7 +128,11 @@ def _differences(table: GroupTable) -> dict[str, Any]:
     named = {key: getattr(table, key) for key in ("evaluation", "speed", "decision", "latency", "availability")}
     made = {key: model.make() for key, model in named.items() if model is not None}
     plain = {key: getattr(table, key) for key in ("bandwidth", "leaving") if getattr(table, key) is not None}
-    return {**made, **plain}
+    return {**made, **plain, **({"bandwidth": _of_link(table.bandwidth)} if "bandwidth" in plain else {})}
+
+
+def _of_link(given: Any) -> float | Ways | None:
+    return Ways(**given) if isinstance(given, dict) else given
 
 
 def _resolved(fault: Fault, who: Mapping[str, tuple[int, ...]]) -> Fault:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, PlainValidator, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from fedbo.coordinator.environment.availability import AVAILABILITIES, Availability
@@ -25,7 +26,19 @@ from fedbo.study.document import StudyError
 from fedbo.study.metric_table import Numbers
 from fedbo.study.settings import names_of
 
-Bandwidth = Annotated[float, Field(gt=0)]
+Rate = Annotated[float, Field(gt=0)]
+
+
+def _of_ways(value: Any) -> Any:
+    """Return a bandwidth, one number or one for each way; ValueError with the remedy otherwise."""
+    ways = value if isinstance(value, dict) else {"up": value}
+    rates = [float(rate) if type(rate) in (int, float) else 0.0 for rate in ways.values()]
+    if not ways or not {*ways} <= {"up", "down"} or not all(0 < rate < inf for rate in rates):
+        raise ValueError("must be a number above 0, or one for each way, for example { up = 1e5, down = 1e6 }")
+    return dict(zip(ways, rates, strict=True)) if isinstance(value, dict) else rates[0]
+
+
+Bandwidth = Annotated[Any, PlainValidator(_of_ways, json_schema_input_type=Rate | dict[Literal["up", "down"], Rate])]
 Leaving = Literal["resumed", "lost"]
 
 timings = Catalogue[type[Any]]("timings", TIMINGS, partial(settings_of, Timing))
@@ -95,8 +108,8 @@ class NetworkTable(Table):
     """[network]: bandwidths, and how often a lost transmission is repeated."""
 
     bandwidth: Bandwidth | None = None
-    """Bytes per unit of time on an agent's link, each way. Default: unlimited."""
-    link: Bandwidth | None = None
+    """Bytes per unit of time on an agent's link, or for each way. Default: unlimited."""
+    link: Rate | None = None
     """Bytes per unit of time on the coordinator's link. Default: unlimited."""
     retry: Annotated[float, Field(gt=0)] = 1.0
     """Units of time after which a lost transmission is repeated."""

@@ -94,6 +94,13 @@ def draw_availability(draws: Draws) -> Table:
     return {"model": model}
 
 
+def draw_bandwidth(draws: Draws, low: float, high: float) -> float | Table:
+    """Draw the bandwidth of a link, one for both ways or one for each."""
+    rate = draws.number(low, high)
+    ways: list[float | Table] = [rate, rate, {"up": rate, "down": 4 * rate}, {"down": rate}, {"up": rate}]
+    return draws.one_of(*ways)
+
+
 def draw_group(draws: Draws, agents: list[int]) -> Table:
     """Draw one [[group]] of some of these agents."""
     table: Table = {"name": "others", "agents": draws.some_of(agents)}
@@ -102,7 +109,7 @@ def draw_group(draws: Draws, agents: list[int]) -> Table:
         evaluation=draw_durations(draws, draws.one_of(0.3, 3.0)),
         latency=draw_durations(draws, 0.3),
         availability=draw_availability(draws),
-        bandwidth=draws.number(300.0, 5000.0),
+        bandwidth=draw_bandwidth(draws, 300.0, 5000.0),
         leaving=draws.one_of("resumed", "lost"),
         speed={"factors": [draws.number(0.5, 3.0)]},
         decision={"coefficient": 0.05, "power": 1.0},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from typing import Any
 
@@ -97,7 +98,7 @@ class MessageCauses:
         models, link = self.world.of(key[0]), self.world.link
         cut_short = any(isinstance(fault, Corruption) and fault.how == "shape" for fault in self.plan)
         least, size = 0.0, self.up or 0
-        least += size / models.bandwidth if models.bandwidth else 0.0
+        least += size / (models.rate("up") or math.inf)
         least += size / link if link and not cut_short else 0.0
         steady, way = isinstance(models.latency, Constant) and self.up is not None, models.latency
         least += way.mean if isinstance(way, Constant) else 0.0

@@ -13,13 +13,26 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import optuna
+from sklearn import datasets, model_selection, svm, tree
 
 from fedbo.optuna import Sampler
+
+ALPHA = np.array([1.0, 1.2, 3.0, 3.2])
+A = np.array([[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14], [3, 3.5, 1.7, 10, 17, 8], [17, 8, 0.05, 10, 0.1, 14]])
+P = 1e-4 * np.array(
+    [
+        [1312, 1696, 5569, 124, 8283, 5886],
+        [2329, 4135, 8307, 3736, 1004, 9991],
+        [2348, 1451, 3522, 2883, 3047, 6650],
+        [4047, 8828, 8732, 5743, 1091, 381],
+    ]
+)
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 warnings.simplefilter("ignore")
@@ -89,16 +102,76 @@ def choices(t: Any) -> float:
     return float(sum(scores) + 2.0 * (picks[0] != picks[4]))
 
 
-PROBLEMS = {each.__name__: each for each in (branin, ackley, training, branches, layers, noisy, choices)}
+def hartmann(t: Any) -> float:
+    """Hartmann's function of six numbers."""
+    x = np.array([t.suggest_float(f"x{place}", 0.0, 1.0) for place in range(6)])
+    return -float(ALPHA @ np.exp(-np.sum(A * (x - P) ** 2, axis=1)))
+
+
+def valley(t: Any) -> float:
+    """Rosenbrock's valley in two numbers, a stepped one and two whole ones."""
+    x = [t.suggest_float("x0", -2.0, 2.0), t.suggest_float("x1", -2.0, 2.0), t.suggest_float("x2", -2.0, 2.0, step=0.1)]
+    x += [t.suggest_int("n0", -2, 2), t.suggest_int("n1", -2, 2)]
+    z = np.array(x)
+    return float(np.sum(100.0 * (z[1:] - z[:-1] ** 2) ** 2 + (1 - z[:-1]) ** 2))
+
+
+def nested(t: Any) -> float:
+    """Branches within branches, and a parameter that two of them share."""
+    value = 0.3 * (math.log10(t.suggest_float("rate", 1e-5, 1.0, log=True)) + 2.0) ** 2
+    if t.suggest_categorical("optimiser", ["adam", "sgd"]) == "sgd":
+        value += 0.2 + abs(t.suggest_float("momentum", 0.0, 0.99) - 0.9)
+        if t.suggest_categorical("nesterov", [True, False]):
+            value += abs(t.suggest_float("damping", 0.0, 1.0) - 0.2) - 0.35
+    if t.suggest_categorical("decay", ["none", "step", "cosine"]) != "none":
+        value += 0.05 * (t.suggest_int("epochs", 1, 50) - 20) ** 2 / 20 - 0.1
+    return float(value)
+
+
+@cache
+def digits() -> tuple[Any, Any]:
+    x, y = datasets.load_digits(return_X_y=True)
+    return x[:400] / 16.0, y[:400]
+
+
+def vectors(t: Any) -> float:
+    """The error of a support vector machine on handwritten digits, by cross-validation."""
+    kernel = t.suggest_categorical("kernel", ["rbf", "poly", "linear"])
+    given = {"C": t.suggest_float("C", 1e-3, 1e3, log=True), "kernel": kernel}
+    if kernel != "linear":
+        given["gamma"] = t.suggest_float("gamma", 1e-5, 1e2, log=True)
+    if kernel == "poly":
+        given["degree"] = t.suggest_int("degree", 2, 5)
+    return 1.0 - float(model_selection.cross_val_score(svm.SVC(**given), *digits(), cv=3).mean())
+
+
+def trees(t: Any) -> float:
+    """The error of one decision tree on handwritten digits, by cross-validation."""
+    model = tree.DecisionTreeClassifier(
+        max_depth=t.suggest_int("depth", 1, 30),
+        min_samples_leaf=t.suggest_int("leaf", 1, 60, log=True),
+        min_impurity_decrease=t.suggest_float("decrease", 1e-6, 0.1, log=True),
+        max_features=t.suggest_categorical("features", ["sqrt", "log2", None]),
+        criterion=t.suggest_categorical("criterion", ["gini", "entropy"]),
+        random_state=0,
+    )
+    return 1.0 - float(model_selection.cross_val_score(model, *digits(), cv=3).mean())
+
+
+PROBLEMS = {
+    each.__name__: each
+    for each in (branin, ackley, training, branches, layers, noisy, choices, hartmann, valley, nested, vectors, trees)
+}
 
 
 def best(study: Any) -> float:
     return min(trial.user_attrs.get("true", trial.value) for trial in study.trials)
 
 
-def ranks(seeds: int, trials: int, only: list[str]) -> dict[str, Any]:
+def ranks(seeds: int, trials: int, only: list[str], problems: list[str]) -> dict[str, Any]:
     found: dict[str, dict[str, list[float]]] = {}
-    for problem, function in PROBLEMS.items():
+    for problem in problems:
+        function = PROBLEMS[problem]
         for name in only:
             for seed in range(seeds):
                 began, study = time.process_time(), optuna.create_study(sampler=SAMPLERS[name](seed))
@@ -154,13 +227,14 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--trials", type=int, default=60)
     parser.add_argument("--only", nargs="*", default=list(SAMPLERS))
+    parser.add_argument("--problems", nargs="*", default=list(PROBLEMS))
     parser.add_argument("--times", nargs="*", type=int)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     if given.times:
         times(given.times, given.only)
     else:
-        results = ranks(given.seeds, given.trials, given.only)
+        results = ranks(given.seeds, given.trials, given.only, given.problems)
         if given.out:
             given.out.write_text(json.dumps(results), encoding="utf-8")
         table(results)

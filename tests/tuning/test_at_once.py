@@ -182,3 +182,43 @@ def test_a_pickled_agent_goes_on_alike_in_memory_and_in_its_folder(tmp_path: Pat
     with pytest.raises(fedbo.ArgumentError, match="folder = None: an agent with a meeting requires a folder; pass a path"):
         fedbo.Agent(None, SQUARE, meeting=fedbo.Meeting(tmp_path / "meeting"))
     assert repr(agents["memory"]).startswith("<Agent 0 of 1 in memory: 4 values, 1 open, best ")
+
+
+THREADS = """
+import random, sys, fedbo
+from concurrent.futures import ThreadPoolExecutor
+
+agent = fedbo.Agent(sys.argv[1], {"x": (0.0, 1.0), "y": (0.0, 1.0)}, fedbo.Terms("random"))
+
+def work(number):
+    rng = random.Random(f"{sys.argv[2]} {number}")
+    while True:
+        for one in agent.ask(rng.randint(1, 2)):
+            if rng.random() < 0.9:
+                assert agent.tell(one.token, one.configuration["x"])
+                print(one.token, flush=True)
+
+with ThreadPoolExecutor(10) as threads:
+    list(threads.map(work, range(10)))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_what_threads_were_told_before_a_kill_is_kept_and_counts_once(tmp_path: Path) -> None:
+    told, rng = list[str](), random.Random(3)
+    for part in range(8):
+        program = [sys.executable, "-c", THREADS, str(tmp_path / "agent"), str(part)]
+        with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            for _ in range(rng.randint(20, 120)):
+                told.append(process.stdout.readline().strip())
+            process.kill()
+            told += [line.strip() for line in process.stdout if line.endswith("\n")]
+    assert len(told) == len(set(told)) > 200
+    with fedbo.Agent(tmp_path / "agent", SQUARE, fedbo.Terms("random")) as agent:
+        known, numbers = agent._log.told, [int(token.partition("-")[2]) for token in agent._log.points]
+        assert {*told} <= {*known} and sorted(numbers) == list(range(len(numbers)))
+        assert {one.token for one in agent.pending()} == agent._log.points.keys() - known.keys()
+        for token, value in known.items():
+            assert value == agent.given(token).configuration["x"]

@@ -49,7 +49,7 @@ LINES = {
     "lab/fork": 1195,
     "lab/papers": 1337,
     "lab/tabulation": 838,
-    "lab/twins": 2141,
+    "lab/twins": 2150,
     "lab/why": 1972,
     "lab/worth": 569,
     "objectives": 2096,
@@ -76,7 +76,7 @@ LINES = {
     "workers": 2035,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 88601, "no room": 44516, "modules": 614}
+MOST = {"all": 88610, "no room": 44516, "modules": 614}
 
 
 @cache

@@ -126,7 +126,7 @@ def fit_world(measured: Measurements, seed: int = 0, durations_file: str | None 
         workers=measured.together,
         failures=(measured.failed, len(measured.durations)),
         **_absences(measured, seed),
-        faults=list(_faults(measured)),
+        faults=list(_faults(measured, seed)),
         cluster=measured.cluster,
         resources=measured.resources,
         preemptions=measured.preemptions,
@@ -262,13 +262,22 @@ def _absences(measured: Measurements, seed: int) -> dict[str, Any]:
     return {"availability": table, "absence_p": found[0].p if found and len(measured.absences) >= 5 else None}
 
 
-def _faults(measured: Measurements) -> Iterable[dict[str, Any]]:
+def _faults(measured: Measurements, seed: int) -> Iterable[dict[str, Any]]:
     """List the observed faults: crashes at a rate, and the share of lost transmissions."""
     if measured.crashes and measured.alive > 0:
-        back = {"restart": _rounded(_downtime(measured) + _unnoticed(measured))} if measured.downtimes else {}
+        back = {"restart": _restart(measured, seed)} if measured.downtimes else {}
         yield {"kind": "crash", "rate": _rounded(measured.crashes / measured.alive), **back}
     if measured.lost:
         yield {"kind": "loss", "probability": _rounded(min(1.0, measured.lost / (measured.sent or 1)))}
+
+
+def _restart(measured: Measurements, seed: int) -> float | dict[str, Any]:
+    """Return the law of restarts that fits; their mean where none does, or the time until a loss is noticed adds to it."""
+    times, happened = measured.times("downtimes", measured.downtimes), np.array(measured.downtimes)
+    varies = len(happened) >= 5 and times.values.min() > 0 and happened.std() > ALIKE * happened.mean()
+    chosen = best(candidates(times, seed)) if varies and not measured.lost_steps else None
+    mean = _rounded(_downtime(measured) + _unnoticed(measured))
+    return mean if chosen is None else {"model": chosen.model, **_settings(chosen)}
 
 
 def _downtime(measured: Measurements) -> float:

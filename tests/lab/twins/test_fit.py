@@ -217,6 +217,17 @@ def test_a_preempted_evaluation_counts_as_longer_than_it_had_run(tmp_path: Path)
         assert low / 1.05 < true < high * 1.05
 
 
+def test_the_law_of_restarts_is_fitted_and_its_intervals_hold_the_truth(tmp_path: Path) -> None:
+    """The standard error of a mean of n lognormal times is mean sqrt((e^(sigma^2) - 1) / n): within four, seed of `CUT`."""
+    crash = {"kind": "crash", "rate": 0.2, "restart": {"model": "lognormal", "mean": 2.0, "sigma": 0.8}}
+    run_study(load_study({**CUT, "fault": [crash], "budget": {"iterations": 1000, "time": 200.0}}), tmp_path / "run")
+    measured = measure(tmp_path / "run")
+    (fitted,) = fit_world(measured).faults
+    error = 4 / np.sqrt(len(measured.downtimes))
+    assert fitted["restart"]["model"] == "lognormal" and fitted["rate"] == pytest.approx(0.2, rel=error)
+    assert fitted["restart"]["mean"] == pytest.approx(2.0, rel=error * np.sqrt(np.expm1(0.64)))
+
+
 def test_the_time_of_checkpoints_is_no_part_of_the_length_of_an_evaluation(tmp_path: Path) -> None:
     changed = {
         "timing": {"evaluation": {"model": "constant", "mean": 2.0}},

@@ -15,10 +15,9 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import several, surrogate
 from fedbo.algorithms.components.coordinates import FEW, LEARNED
 from fedbo.algorithms.components.draw_search import SCALARISATIONS, Judge, SearchBox, best_of_draws, make_judge, unsuitable
-from fedbo.algorithms.components.feature_columns import FeatureColumns, serves
+from fedbo.algorithms.components.feature_columns import FeatureColumns, serves, shared_features
 from fedbo.algorithms.components.inner_search import maximise_draw, maximise_typed_draw, projected
 from fedbo.algorithms.components.local_only import LocalOnly
-from fedbo.algorithms.components.same_features import shared_features
 from fedbo.algorithms.components.several import Several, scoped
 from fedbo.algorithms.components.several_models import fitted, standard_units, unclipped, with_fits
 from fedbo.algorithms.components.surrogate import SUITED, LocalState, Surrogate, first_point

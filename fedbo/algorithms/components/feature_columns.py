@@ -8,91 +8,45 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import repeat
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.algorithms.base import ORIGINS_IN_ORDER, AnswerColumns, Array, Payload, Problem
+from fedbo.algorithms.base import ORIGINS_IN_ORDER, AnswerColumns, Array, Problem
 from fedbo.algorithms.components.coordinates import distance, distances, from_coordinates, to_coordinates
 from fedbo.algorithms.components.inner_search import maximise_in_cube
-from fedbo.algorithms.components.same_features import shared_features
-from fedbo.algorithms.components.schedules import Schedule, probability
+from fedbo.algorithms.components.schedules import probability
 from fedbo.algorithms.components.surrogate import LocalState
-from fedbo.algorithms.streams import Numbers, StreamBlock, Streams
+from fedbo.algorithms.streams import WORLD, Numbers, StreamBlock, Streams
 from fedbo.settings.records import changed
-from fedbo.surrogates.features import Features
+from fedbo.surrogates.features import Features, draw_features
 from fedbo.surrogates.linear import CommonObservations, Models, draw_each, known_part, normals_for
 from fedbo.surrogates.projected import SAME_POINT
 
 Held = tuple[Array, Array]
 Codes = npt.NDArray[np.int8]
+Own = Any  # the settings of a `TS`, which imports this module
+Method = Any  # a method on `Federated`, which does so too
 _MORE = 4  # further observations for which all agents get room at a time, beside a quarter of those that they have room for
 OWN, FEDERATED, RANDOM, UNIFORM = map(ORIGINS_IN_ORDER.index, ("own", "federated", "random", "uniform"))
 
 
-class SamplingSettings(Protocol):
-    """The settings of Thompson sampling on shared features, as `TS` has them."""
-
-    @property
-    def surrogate(self) -> str: ...
-    @property
-    def coordinates(self) -> str: ...
-    @property
-    def features(self) -> int: ...
-    @property
-    def length_scale(self) -> float: ...
-    @property
-    def noise(self) -> float: ...
-    @property
-    def clip(self) -> float: ...
-    @property
-    def standardise(self) -> bool: ...
-    @property
-    def beta(self) -> float | str: ...
-
-    def weights(self, state: Any, streams: Streams, keep: bool) -> tuple[Array, Array | None]:
-        """Return the weights `(m,)` of a draw from one agent's posterior, and the factor to keep."""
+def shared_features(streams: Streams, dim: int, count: int, length_scale: float, kernel: str = "se") -> Features:
+    """Return the features that every agent of a replicate obtains alike; they are read-only, and drawn once in a process."""
+    return _drawn(streams.of(WORLD).at(0), dim, count, length_scale, kernel)
 
 
-class FederatedRules(Protocol):
-    """The decisions that a method on `Federated` makes for itself; that class describes them."""
-
-    @property
-    def own(self) -> SamplingSettings: ...
-    @property
-    def p(self) -> Schedule: ...
-    @property
-    def features(self) -> int: ...
-    @property
-    def apart(self) -> float: ...
-    @property
-    def control(self) -> str: ...
-    @property
-    def width(self) -> float: ...
-
-    def agent_init(self, problem: Problem, streams: Streams) -> Any:
-        """Return the state of an agent."""
-
-    def models(self, features: Features) -> Models:
-        """Return the models of messages."""
-
-    def is_one_model(self, dim: int) -> bool:
-        """Return whether these are the models of decisions."""
-
-    def held(self, payload: Payload) -> Held:
-        """Return vectors and weights."""
-
-    def federated_queries(self, features: Features, held: Sequence[Held], streams: StreamBlock) -> Array:
-        """Choose federated queries."""
-
-    def messages(self, omega: Array, spread: Array, used: Numbers, streams: Iterable[Streams]) -> Array:
-        """Turn draws into messages."""
+@lru_cache(maxsize=16)
+def _drawn(streams: Streams, dim: int, count: int, length_scale: float, kernel: str) -> Features:
+    drawn = draw_features(streams.rng("shared features"), dim, count, length_scale, kernel)
+    drawn.frequencies.flags.writeable = drawn.phases.flags.writeable = False
+    return drawn
 
 
-def serves(own: SamplingSettings, problem: Problem) -> bool:
+def serves(own: Own, problem: Problem) -> bool:
     """Return whether states can be columns: nothing is fitted, and there is neither a typed space nor an earlier task."""
     return own.surrogate == "features" and problem.lattice is None and not problem.history and not isinstance(own.beta, str)
 
@@ -143,7 +97,7 @@ class Factors:
 class FeatureColumns:
     """The observations of many agents of Thompson sampling: points `u (s, c, d)`, values `y (s, c)`, their numbers `n (s,)`."""
 
-    def __init__(self, own: SamplingSettings, problem: Problem, streams: Streams) -> None:
+    def __init__(self, own: Own, problem: Problem, streams: Streams) -> None:
         self.own, self.dim = own, problem.dim
         self.shared = shared_features(streams, problem.dim, own.features, own.length_scale)
         self.models = Models(self.shared, own.noise, own.clip, own.standardise)
@@ -256,7 +210,7 @@ class FeatureColumns:
 class FederatedColumns(FeatureColumns):
     """The same for methods on `Federated`, with the vectors held of others before and after a step, and decisions `t (s,)`."""
 
-    def __init__(self, method: FederatedRules, problem: Problem, streams: Streams) -> None:
+    def __init__(self, method: Method, problem: Problem, streams: Streams) -> None:
         super().__init__(method.own, problem, streams)
         self._method = method
         self._chance = cache(partial(probability, method.p))

@@ -21,8 +21,7 @@ from fedbo.algorithms.components import several, several_federated
 from fedbo.algorithms.components.centres import Aggregation
 from fedbo.algorithms.components.coordinates import FEW, distance, from_coordinates, to_coordinates
 from fedbo.algorithms.components.draw_search import Values, unsuitable
-from fedbo.algorithms.components.feature_columns import FederatedColumns, serves
-from fedbo.algorithms.components.same_features import shared_features
+from fedbo.algorithms.components.feature_columns import FederatedColumns, serves, shared_features
 from fedbo.algorithms.components.schedules import Schedule, check_probability, probability
 from fedbo.algorithms.components.several import Several
 from fedbo.algorithms.components.surrogate import LocalState, evaluable
@@ -153,7 +152,7 @@ class Federated(ABC):
         if isinstance(state, Several):
             return several_federated.ask(self, state, inbox, streams)
         state = self._begun(state, inbox, streams)
-        if np.count_nonzero(state.weight) and streams.rng("coin").random() > probability(self.p, state.t):
+        if np.count_nonzero(state.weight) and streams.uniform("coin") > probability(self.p, state.t):
             u, state = self.federated_query(state, streams)
             away = distance(state.local.taken, u)
             if away >= self.apart and not state.local.is_near_failure(u):

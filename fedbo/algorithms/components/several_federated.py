@@ -7,7 +7,7 @@ the spread of its own observations of that metric, and then compares points by i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -15,45 +15,17 @@ from fedbo.algorithms.base import Array, Decision, Inbound, Payload
 from fedbo.algorithms.components.coordinates import distance, from_coordinates
 from fedbo.algorithms.components.draw_search import Judge, SearchBox, Values, best_of_draws, make_judge
 from fedbo.algorithms.components.inner_search import projected
-from fedbo.algorithms.components.schedules import Schedule, probability
+from fedbo.algorithms.components.schedules import probability
 from fedbo.algorithms.components.several import Several, scoped
 from fedbo.algorithms.components.several_models import fitted, resolved_margins, standard, standard_units, unclipped, with_fits
 from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.ts import TS
 from fedbo.settings.records import changed
 
-
-class DrawSharing(Protocol):
-    """A method whose messages are draws, as this module needs it: settings, and what it does for one metric."""
-
-    @property
-    def own(self) -> TS:
-        """Return the agent's own Thompson sampling."""
-
-    @property
-    def p(self) -> Schedule:
-        """Return the schedule of the probability of an own query."""
-
-    @property
-    def features(self) -> int:
-        """Return M."""
-
-    @property
-    def apart(self) -> float:
-        """Return the least distance of a federated query to evaluated points."""
-
-    def outbox(self, state: Any, streams: Streams) -> tuple[Payload | None, Any]:
-        """Write a message about one metric."""
-
-    def held(self, payload: Payload) -> tuple[Array, Array]: ...
-
-    def _surfaces(self, states: Sequence[Any], streams: Streams) -> tuple[list[Values], Sequence[Any]]: ...
-
-    def _followed(self, x: Array, away: float, state: Any, streams: Streams) -> Decision: ...
+Method = Any  # a method on `Federated`, which imports this module
 
 
-def ask(method: DrawSharing, state: Several, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Several]:
+def ask(method: Method, state: Several, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Several]:
     """Follow the agent's draws or the messages of others, as with one metric: one coin decides for all metrics."""
     for message in inbox:
         state = _received(method, state, message.payload)
@@ -64,7 +36,7 @@ def ask(method: DrawSharing, state: Several, inbox: Sequence[Inbound], streams: 
     own, known = unclipped(method.own), fitted(unclipped(method.own), local, streams)
     local = local._replace(states=with_fits(local.states, known))
     first = state.states[0]
-    if np.count_nonzero(first.weight) and streams.rng("coin").random() > probability(method.p, first.t):
+    if np.count_nonzero(first.weight) and streams.uniform("coin") > probability(method.p, first.t):
         judge = make_judge(own.scalarise, local, standard_units(own, local, known), streams)
         surfaces, states = method._surfaces(state.states, streams)
         state = state._replace(states=tuple(states))
@@ -77,7 +49,7 @@ def ask(method: DrawSharing, state: Several, inbox: Sequence[Inbound], streams: 
     return decision, _with_local(state, local)
 
 
-def outbox(method: DrawSharing, state: Several, streams: Streams) -> tuple[Payload | None, Several]:
+def outbox(method: Method, state: Several, streams: Streams) -> tuple[Payload | None, Several]:
     """Write one message of all metrics; the block of a metric without observations is 0."""
     written = [method.outbox(each, scoped(streams, metric)) for metric, each in enumerate(state.states)]
     state = state._replace(states=tuple(after for _, after in written))
@@ -87,7 +59,7 @@ def outbox(method: DrawSharing, state: Several, streams: Streams) -> tuple[Paylo
     return {"omega": np.concatenate([nothing if payload is None else payload["omega"] for payload, _ in written])}, state
 
 
-def _received(method: DrawSharing, state: Several, payload: Payload) -> Several:
+def _received(method: Method, state: Several, payload: Payload) -> Several:
     """Give the state of each metric its block of an answer."""
     m, states = method.features, []
     for metric, each in enumerate(state.states):

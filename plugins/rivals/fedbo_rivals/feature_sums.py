@@ -13,7 +13,7 @@ from annotated_types import Ge, Gt
 
 from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.components.collaborative import Collaborative, CollaborativeState
-from fedbo.algorithms.components.same_features import shared_features
+from fedbo.algorithms.components.feature_columns import shared_features
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf
 from fedbo.surrogates.features import KERNELS, Features, phi

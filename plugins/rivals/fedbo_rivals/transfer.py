@@ -16,8 +16,8 @@ from annotated_types import Ge, Gt
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Origin, Payload, Problem
 from fedbo.algorithms.components.coordinates import to_coordinates
+from fedbo.algorithms.components.feature_columns import shared_features
 from fedbo.algorithms.components.inner_search import maximise_acquisition
-from fedbo.algorithms.components.same_features import shared_features
 from fedbo.algorithms.components.surrogate import LocalState, Surrogate, first_point, scaled
 from fedbo.algorithms.gp import incumbent
 from fedbo.algorithms.streams import Streams

@@ -11,6 +11,7 @@ if __name__ == "__main__":  # the halves have hardly any routine in common
 import fedbo.surrogates.compiled.block
 import fedbo.surrogates.compiled.distance
 import fedbo.surrogates.compiled.draws
+import fedbo.surrogates.compiled.learned
 import fedbo.surrogates.compiled.maximise
 import fedbo.surrogates.compiled.philox  # noqa: E402
 

@@ -15,14 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from fedbo.surrogates.posterior import Posterior, observed_means, predict, predict_with_gradients
+from fedbo.surrogates.posterior import Posterior, observed_means, predict_with_gradients
 
 Array = npt.NDArray[np.float64]
 TINY = 1e-300
-FAR = -1e4  # standard deviations below the best, from where the tail's first term is enough
 EVERYWHERE, NEAR = 512, 64  # candidates everywhere, and about each of the best points; twice as many find hardly more
 MANY = 40  # observations from which on there are so many, and proportionally fewer with fewer: there are fewer peaks then
-BATCHED = 80  # observations from which on BLAS evaluates the candidates together in less time than compiled code one by one
 BEST = 4  # points about which there are candidates
 WIDTHS = (1e-3, 0.3)  # least and largest standard deviation of those about a point
 CLIMBS, FEWEST, STEPS = 8, 3, 60  # most and fewest climbs from either kind of candidates, and steps of each
@@ -74,15 +72,12 @@ def log_improvement_share(z: Array) -> tuple[Array, Array, Array]:
 
     h(z) is the expected improvement over the standard deviation, where z is the mean less the value to improve on, over it.
     """
-    above, below = np.maximum(z, -1.0), np.minimum(z, -1.0)
-    density = np.exp(-0.5 * above**2) / np.sqrt(2.0 * np.pi)
-    share = density + above * scipy.special.ndtr(above)  # EI over the standard deviation
-    ratio = np.sqrt(0.5 * np.pi) * scipy.special.erfcx(-below / np.sqrt(2.0))  # of distribution to density, in the lower tail
-    left = np.where(below > FAR, 1.0 + below * ratio, below**-2)  # the same over the density there
-    lower = z <= -1.0
-    log_share = np.where(lower, -0.5 * below**2 - 0.5 * np.log(2.0 * np.pi) + np.log(left), np.log(share))
-    up = np.where(lower, ratio / left, scipy.special.ndtr(above) / share)
-    return log_share, up, np.where(lower, 1.0 / left, density / share)
+    from fedbo.surrogates.compiled.improvement import log_improvements
+
+    found = np.empty((3, z.size))
+    log_improvements(np.ascontiguousarray(z).reshape(-1), found)
+    log_share, up, out = found.reshape(3, *z.shape)
+    return log_share, up, out
 
 
 def probability_of_improvement(at: Prediction, best: float) -> tuple[Array, Array]:
@@ -154,34 +149,31 @@ def maximise_criterion(posterior: Posterior, criterion: Criterion, rng: np.rando
     widths = np.exp(rng.uniform(log(WIDTHS[0]), log(WIDTHS[1]), (len(centres), count, 1)))
     near = centres[:, None] + widths * rng.standard_normal((len(centres), count, dim))
     points = np.concatenate([far, np.clip(near, 0.0, 1.0).reshape(-1, dim)])
-    split, is_sound = len(far), True
-    if len(posterior.x) >= BATCHED:
-        values = criterion_values(posterior, criterion, points)
-        is_sound = bool(np.isfinite(values).all())
-        kinds = np.argsort(-values[:split], kind="stable"), split + np.argsort(-values[split:], kind="stable")
-        points, split = points[np.concatenate([kind[:climbs] for kind in kinds])], climbs
-    limits, place = (split, climbs, STEPS), np.empty(dim)
+    limits, place = (len(far), climbs, STEPS), np.empty(dim)
     value = _compiled().climb(process(posterior), _standard(posterior, criterion), _cube(dim), points, limits, place)
-    if not (is_sound and isfinite(value)):
+    if not isfinite(value):
         raise ValueError("the acquisition has values that are not finite")
-    scale = posterior.hyper.scale
-    return place, posterior.hyper.offset + scale * value if criterion.bounding else log(scale) + value  # in native units
+    return place, _native(posterior, criterion, value)
 
 
-def criterion_values(posterior: Posterior, criterion: Criterion, x: Array) -> Array:
-    """Return the values `(n,)` of a criterion at `x (n, d)`."""
-    middle, variance = predict(posterior, x)
-    if criterion.bounding:
-        return middle + criterion.level * np.sqrt(np.maximum(variance, TINY))
-    none = np.zeros((len(x), 0))
-    return log_expected_improvement(Prediction(middle, variance, none, none), criterion.level)[0]
+def _native(posterior: Posterior, criterion: Criterion, values: Any) -> Any:
+    """Return the values of a criterion in native units."""
+    offset, scale = posterior.hyper.offset, posterior.hyper.scale
+    return offset + scale * values if criterion.bounding else log(scale) + values
+
+
+def criterion_values(posterior: Posterior, criterion: Criterion, x: Array, model: Any = None) -> Array:
+    """Return the values `(n,)` of a criterion at `x (n, d)`; the `model` is the posterior's `process`, if it is known."""
+    found = np.empty(len(x))
+    _compiled().values(model or process(posterior), _standard(posterior, criterion), np.ascontiguousarray(x), found)
+    return np.asarray(_native(posterior, criterion, found))
 
 
 def climbing(
-    posterior: Posterior, criterion: Criterion, free: Callable[[Array], npt.NDArray[np.bool_]]
+    model: Any, posterior: Posterior, criterion: Criterion, free: Callable[[Array], npt.NDArray[np.bool_]]
 ) -> Callable[[Array], Array]:
     """Return a function that climbs a criterion from each point of `(r, d)` by L-BFGS-B, along the axes that `free` allows."""
-    model, standard = process(posterior), _standard(posterior, criterion)
+    standard = _standard(posterior, criterion)
 
     def climb(starts: Array) -> Array:
         ends = starts.copy()

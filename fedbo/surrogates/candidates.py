@@ -17,13 +17,11 @@ import numpy.typing as npt
 from fedbo.surrogates.draws import Draw
 
 Array = npt.NDArray[np.float64]
-Index = npt.NDArray[np.intp]
 Sizes = tuple[int, ...]
 SOBOL_SEED = 20200
 # Fewest and most points per axis of a grid in 1, 2 and 3 inputs; a grid step is then at most 0.8 / 100 in two.
-AXIS_LIMITS = {1: (64, 2048), 2: (24, 160), 3: (12, 32)}
+AXIS_LIMITS = {1: (64, 2048), 2: (16, 160), 3: (12, 32)}
 HALF_SIZES = (64, 128)
-PROMISE = 4.0
 
 
 class Product(NamedTuple):
@@ -33,7 +31,7 @@ class Product(NamedTuple):
     v: Array
     shape: Sizes
 
-    def points(self, index: Index) -> Array:
+    def points(self, index: npt.NDArray[np.intp]) -> Array:
         """Return the candidates with flat indices `(q,)`, shape `(q, d)`."""
         return np.hstack([self.u[index // len(self.v)], self.v[index % len(self.v)]])
 
@@ -81,47 +79,3 @@ def _sobol(dim: int, count: int, seed: int) -> Array:
 
     points = qmc.Sobol(dim, rng=np.random.default_rng(seed)).random_base2(int(count - 1).bit_length())
     return np.asarray(points, dtype=np.float64)
-
-
-def best_candidates(at_candidates: Array, grid: Product, count: int) -> Array:
-    """Return at most `count` points `(q, d)` to climb from, the most promising first.
-
-    Without a grid they are the points with the largest values `(A, B)`. On a grid they are the points that no axis neighbour
-    exceeds, moved to the top of the parabola through the neighbours. Points that this move cannot make the best are left out.
-    """
-    flat = at_candidates.ravel()
-    if not grid.shape:
-        top = np.argpartition(flat, -count)[-count:] if count < flat.size else np.arange(flat.size)
-        return grid.points(top[np.argsort(-flat[top], kind="stable")])
-    return _peaks(at_candidates.reshape(grid.shape), count)
-
-
-def _peaks(grid: Array, count: int) -> Array:
-    """Return points `(q, d)` of at most `count` peaks of values on a grid, refined by one parabola per axis."""
-    # Mirrored at the edges, so that every point has two neighbours along every axis.
-    padded = np.empty([size + 2 for size in grid.shape])
-    padded[(slice(1, -1),) * grid.ndim] = grid
-    is_peak = np.ones(padded.shape, dtype=np.bool_)
-    for axis in range(grid.ndim):
-        layers, marks = padded.swapaxes(0, axis), is_peak.swapaxes(0, axis)
-        layers[0], layers[-1] = layers[2], layers[-3]
-        marks[0] = marks[-1] = False
-        marks[1:-1] &= (layers[1:-1] > layers[:-2]) & (layers[1:-1] >= layers[2:])
-    flat, peak = padded.ravel(), np.flatnonzero(is_peak)
-    if not peak.size:
-        return np.full((1, grid.ndim), 0.5)
-    height = flat[peak]
-    promise, shifts = np.zeros(len(peak)), []
-    for stride in padded.strides:
-        step = stride // padded.itemsize
-        below, above = flat[peak - step], flat[peak + step]
-        bend = 2.0 * height - below
-        bend -= above
-        shifts.append((above - below) / np.maximum(2.0 * bend, 1e-300))
-        promise += 0.125 * bend
-    # A parabola rises at most bend / 8 above the grid; the factor allows for diagonal ridges and higher orders.
-    contender = np.flatnonzero(height + PROMISE * promise >= height.max())
-    contender = contender[np.argsort(-(height + promise)[contender], kind="stable")[:count]]
-    places = np.unravel_index(peak[contender], padded.shape)
-    axes = zip(places, shifts, grid.shape, strict=True)
-    return np.column_stack([(place - 1.0 + shift[contender]) / (size - 1.0) for place, shift, size in axes])

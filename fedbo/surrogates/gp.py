@@ -235,6 +235,7 @@ class _FitSpace(NamedTuple):
     """The search space of a fit, in log hyperparameters.
 
     usual `(p,)`: the start.
+    noisy `(p,)`: the start with much noise, where there is one.
     bounds `(p, 2)`: the bounds.
     priors `(3, p)`: the priors.
     centre, width `(p,)`: mean and standard deviation of the normal restarts.
@@ -242,6 +243,7 @@ class _FitSpace(NamedTuple):
     """
 
     usual: Array
+    noisy: Array
     bounds: Array
     priors: Array
     centre: Array
@@ -257,9 +259,9 @@ def _fit_space(settings: GPSettings, dim: int) -> _FitSpace:
     bounds = np.log([(p.start, p.start) if p.fixed else p.bounds for p in parameters])
     centre = np.log([p.prior[0] if p.prior else p.start for p in parameters])
     width = np.array([p.prior[1] if p.prior else settings.spread for p in parameters])
-    return _FitSpace(
-        usual, bounds, _priors(settings, dim), centre=centre, width=width, is_fixed=all(p.fixed for p in parameters)
-    )
+    noisy = np.append(usual[:-1], math.log(settings.noisy or 1.0))
+    is_fixed = all(p.fixed for p in parameters)
+    return _FitSpace(usual, noisy, bounds, _priors(settings, dim), centre=centre, width=width, is_fixed=is_fixed)
 
 
 def _starts(settings: GPSettings, dim: int, rng: np.random.Generator, start: Hyperparameters | None) -> tuple[Array, Array]:
@@ -270,8 +272,7 @@ def _starts(settings: GPSettings, dim: int, rng: np.random.Generator, start: Hyp
     if settings.restarts:
         starts.extend(space.centre + space.width * rng.standard_normal((settings.restarts, len(usual))))
     if settings.noisy:
-        noisy = np.array([*usual[:-1], np.log(settings.noisy)])
-        starts.append(usual if start is not None and rng.random() < 0.5 else noisy)
+        starts.append(usual if start is not None and rng.random() < 0.5 else space.noisy)
     return np.minimum(np.maximum(starts, bounds[:, 0]), bounds[:, 1]), bounds
 
 
@@ -289,7 +290,7 @@ def _standardisation(values: Array, settings: GPSettings) -> tuple[Array, Array]
 
 
 def _pack(hyper: Hyperparameters, settings: GPSettings, dim: int) -> Array:
-    scales = np.broadcast_to(np.asarray(hyper.length_scale, dtype=np.float64), (dim,))
+    scales = hyper.length_scale if isinstance(hyper.length_scale, tuple) else (hyper.length_scale,) * dim
     return np.log([*(scales if settings.ard else scales[:1]), hyper.variance, hyper.noise_variance])
 
 

@@ -7,6 +7,7 @@ is the correlation c and its first two derivatives with respect to u.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from math import sqrt
 from typing import Any
 
@@ -30,9 +31,6 @@ class _Stationary:
         """The family as compiled code knows it."""
         raise NotImplementedError
 
-    def correlation(self, u: Array) -> Array:
-        raise NotImplementedError
-
     def slopes(self, u: Array) -> tuple[Array, Array, Array]:
         raise NotImplementedError
 
@@ -43,7 +41,11 @@ class _Stationary:
 
     def __call__(self, x: Array, z: Array) -> Array:
         """Return the covariances of `x (n, d)` with `z (n', d)`, shape `(n, n')`."""
-        return self.variance * self.correlation(self.squared_distance(x, z))
+        found, inverse = np.empty((len(x), len(z))), np.empty(x.shape[1])
+        inverse[:] = self.length_scale
+        points = np.ascontiguousarray(x), np.ascontiguousarray(z)
+        _compiled().covariances(self.number, *points, 1.0 / inverse, self.variance, found)
+        return found
 
     def gradient(self, x: Array, z: Array) -> Array:
         """Return the gradients of k(x, z) with respect to x, shape `(n, n', d)`."""
@@ -63,10 +65,6 @@ class SE(_Stationary):
     def number(self) -> int:
         """The family as compiled code knows it."""
         return 0
-
-    def correlation(self, u: Array) -> Array:
-        """Return the correlation at the scaled squared distances `u`, same shape."""
-        return np.exp(-0.5 * u)
 
     def slopes(self, u: Array) -> tuple[Array, Array, Array]:
         """Return the correlation with its first and second derivative with respect to `u`."""
@@ -91,12 +89,6 @@ class Matern(_Stationary):
         """The family as compiled code knows it."""
         return 1 if self.nu == 1.5 else 2
 
-    def correlation(self, u: Array) -> Array:
-        """Return the correlation at the scaled squared distances `u`, same shape."""
-        r = sqrt(2.0 * self.nu) * np.sqrt(u)
-        polynomial = 1.0 + r if self.nu == 1.5 else 1.0 + r + r * r / 3.0
-        return np.asarray(polynomial * np.exp(-r))
-
     def slopes(self, u: Array) -> tuple[Array, Array, Array]:
         """Return the correlation with its first and second derivative with respect to `u`."""
         r = sqrt(2.0 * self.nu) * np.sqrt(u)
@@ -105,6 +97,14 @@ class Matern(_Stationary):
             # The curvature grows like 1/r at an observation, where it is multiplied by a squared distance of order r^2.
             return (1.0 + r) * e, -1.5 * e, 2.25 * e / np.maximum(r, 1e-12)
         return (1.0 + r + r * r / 3.0) * e, (-5.0 / 6.0) * (1.0 + r) * e, (25.0 / 12.0) * e
+
+
+@cache
+def _compiled() -> Any:
+    """Import the compiled routines, once."""
+    from fedbo.surrogates.compiled import values
+
+    return values
 
 
 Kernel = SE | Matern

@@ -174,34 +174,6 @@ def maximise_pieces(
     return place, best
 
 
-def maximise_function(
-    function: Callable[[Array], tuple[Array, Array]],
-    rng: np.random.Generator | None,
-    dim: int,
-    settings: MaximiserSettings = MaximiserSettings(),  # noqa: B008
-    extra: Array | None = None,
-    values: Callable[[Array], Array] | None = None,
-) -> tuple[Array, float]:
-    """Return the point `(d,)` of `[0, 1]^d` where any function is largest, and its value there, as for an acquisition.
-
-    `function` returns values `(n,)` and gradients `(n, d)` at `x (n, d)`; `values`, if given, the values alone, for candidates.
-    Curvature comes from differences of gradients, up to 1e-5 outside the cube. The candidates are those of a function of length
-    scale 0.05.
-    """
-    values = (lambda x: function(x)[0]) if values is None else values
-    rough = np.full(dim, ROUGH)
-    sizes = candidates.grid_sizes(rough, settings.spacing)
-    grid = candidates.product(dim, sizes)
-    at_candidates = values(grid.points(np.arange(len(grid.u) * len(grid.v)))).reshape(len(grid.u), len(grid.v))
-    starts = candidates.best_candidates(at_candidates, grid, _count(dim, settings))
-    if extra is not None and len(extra):
-        starts = np.vstack([starts, best_extra(values(extra), extra)])
-    surface = with_curvature(function)
-    if dim > 3:
-        starts = scattered(values, starts, rng, 1.0 / rough, settings)
-    return newton_ascent(surface, starts, 1.0 / rough, settings.tolerance, settings.iterations)
-
-
 def maximise_from(
     function: Callable[[Array], tuple[Array, Array]],
     points: Array,
@@ -209,8 +181,8 @@ def maximise_from(
 ) -> tuple[Array, float]:
     """Return the best end `(d,)` of climbs from the best of `points (c, d)`, and its value.
 
-    `function` is as for `maximise_function`; this costs less where a caller knows the region. Climbs begin at points outside
-    each other's `step_bound`.
+    `function` returns values `(n,)` and gradients `(n, d)` at `x (n, d)`; curvature comes from differences of gradients, up to
+    1e-5 outside the cube. Climbs begin at points outside each other's `step_bound`.
 
     Raises ValueError when a value is not finite.
     """
@@ -228,24 +200,6 @@ def maximise_from(
 
 def _count(dim: int, settings: MaximiserSettings) -> int:
     return settings.starts if dim <= 3 else 2 * settings.starts  # candidates are sparse in more than three inputs
-
-
-def best_extra(at_extra: Array, extra: Array) -> Array:
-    return extra[np.argsort(-at_extra, kind="stable")[:EXTRA]]
-
-
-def scattered(
-    values: Callable[[Array], Array],
-    starts: Array,
-    rng: np.random.Generator | None,
-    step_bound: Array,
-    settings: MaximiserSettings,
-) -> Array:
-    """Return the starts and the best of some points scattered about the first: candidates are sparse in many inputs."""
-    cloud = starts[0] + _cloud(rng, starts.shape[1], settings) * np.minimum(step_bound, 0.2)
-    cloud = np.clip(cloud, 0.0, 1.0)
-    order = np.argsort(-values(cloud), kind="stable")[: max(settings.starts // 4, 1)]
-    return np.vstack([starts, cloud[order]])
 
 
 def with_curvature(function: Callable[[Array], tuple[Array, Array]]) -> Surface:

@@ -42,7 +42,7 @@ def test_the_index_is_where_the_improvement_is_the_cost_for_all_costs_that_numbe
     log_cost = np.concatenate([np.linspace(-680.0, 18.0, 4001), [1e-9, -1e-9, 0.0]])
     some, none = np.ones_like(log_cost), np.zeros((len(log_cost), 0))
     t = -gittins_index(Prediction(0.0 * some, some, none, none), log_cost, none)[0]
-    np.testing.assert_allclose(log_improvement_share(t)[0], log_cost, rtol=4e-15, atol=4e-15)
+    np.testing.assert_allclose(log_improvement_share(t)[0], log_cost, rtol=1e-12, atol=1e-12)
     ends = np.array([-np.inf, -5000.0, 300.0])
     some, none = np.ones(3), np.zeros((3, 0))
     lowest, low, high = gittins_index(Prediction(0.0 * some, some, none, none), ends, none)[0]

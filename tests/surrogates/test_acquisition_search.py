@@ -12,6 +12,7 @@ from fedbo.surrogates.acquisition import (
     Criterion,
     _cube,
     _standard,
+    criterion_values,
     log_expected_improvement,
     maximise_criterion,
     prediction,
@@ -43,7 +44,8 @@ def numpy_at(posterior: Posterior, criterion: Criterion, x: Array) -> tuple[Arra
 
 
 def test_the_compiled_acquisition_and_its_gradient_are_those_of_numpy() -> None:
-    from fedbo.surrogates.compiled.search import value_and_gradient
+    from fedbo.surrogates.compiled.improvement import negative_acquisition
+    from fedbo.surrogates.compiled.search import _model
 
     for seed in range(120):
         dim = 1 + seed % 12
@@ -51,11 +53,13 @@ def test_the_compiled_acquisition_and_its_gradient_are_those_of_numpy() -> None:
         hyper = Hyperparameters(made.hyper.length_scale, 1.3, 1e-3, made.hyper.family)
         posterior = condition(hyper, made.x, (made.y - made.hyper.offset) / made.hyper.scale)
         criterion = Criterion(2.0, bounding=True) if seed % 4 == 0 else Criterion(float(posterior.y.max()) + 0.1 * (seed % 3))
-        x, gradient = np.random.default_rng(seed).random(dim), np.empty(dim)
-        value = value_and_gradient(process(posterior), _standard(posterior, criterion), _cube(dim), x, gradient)
-        expected, slopes = numpy_at(posterior, criterion, x[None, :])
+        x, gradient = np.random.default_rng(seed).random((1 + seed, dim)), np.empty(dim)
+        model = _model(process(posterior), _standard(posterior, criterion), _cube(dim))
+        value = -negative_acquisition(model, x[0], gradient)
+        expected, slopes = numpy_at(posterior, criterion, x)
         assert value == pytest.approx(expected[0], rel=1e-8, abs=1e-8)
-        np.testing.assert_allclose(gradient, slopes[0], rtol=1e-6, atol=1e-7 * max(1.0, float(np.abs(slopes).max())))
+        np.testing.assert_allclose(criterion_values(posterior, criterion, x), expected, rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(-gradient, slopes[0], rtol=1e-6, atol=1e-7 * max(1.0, float(np.abs(slopes[0]).max())))
 
 
 @pytest.mark.parametrize("z", [8.0, 1.0, 0.0, -0.999, -1.001, -5.0, -20.0, -29.99, -30.01, -300.0, -1e5])

@@ -36,7 +36,6 @@ from fedbo.surrogates.maximise import (
     _candidates_of_equal,
     maximise,
     maximise_from,
-    maximise_function,
 )
 from fedbo.surrogates.newton_ascent import newton_ascent
 
@@ -218,8 +217,6 @@ def test_a_flat_function_has_a_maximum_too() -> None:
     draw = message_function(draw_features(np.random.default_rng(0), 2, 20, 0.3), np.zeros(20))
     point, found = maximise(draw, np.random.default_rng(0), 2)
     assert found == 0.0 and ((point >= 0.0) & (point <= 1.0)).all()
-    level, top = maximise_function(lambda x: (np.ones(len(x)), np.zeros(x.shape)), np.random.default_rng(0), 2)
-    assert top == 1.0 and ((level >= 0.0) & (level <= 1.0)).all()
 
 
 def test_a_draw_that_is_not_finite_is_refused() -> None:

@@ -25,35 +25,34 @@ from fedbo.algorithms.streams import Numbers
 COORDINATES = ("arcsine", "plain", "stretched")
 LEARNED = (*COORDINATES, "learned")
 STRETCH = 1000.0
-_FROM_ANGLE, _TO_ANGLE = 2 / np.pi, 0.5 * np.pi
 FEW = 2  # inputs
 
 
 def to_coordinates(x: Array, name: str | tuple[str, ...]) -> Array:
-    """Turn points of the unit cube `(n, d)` into coordinates `(n, d)`."""
-    if isinstance(name, tuple):
-        return np.column_stack([to_coordinates(x[:, k], one) for k, one in enumerate(name)])
-    name = beginning(name, x.shape[-1])
-    if name == "plain":
-        return x
-    if name == "arcsine":
-        return _FROM_ANGLE * np.arcsin(np.sqrt(x))
-    near = np.log1p(2.0 * STRETCH * np.minimum(x, 1.0 - x)) / (2.0 * np.log1p(STRETCH))
-    return np.asarray(np.where(x <= 0.5, near, 1.0 - near))
+    """Turn points of the unit cube `(n, d)` or `(d,)` into coordinates of the same shape."""
+    return _turned(x, name, "into")
 
 
 def from_coordinates(u: Array, name: str | tuple[str, ...]) -> Array:
-    """Turn coordinates `(n, d)` into points of the unit cube `(n, d)`; the faces stay faces."""
-    if isinstance(name, tuple):
-        return np.column_stack([from_coordinates(u[:, k], one) for k, one in enumerate(name)])
-    name = beginning(name, u.shape[-1])
-    if name == "plain":
-        return u
-    if name == "arcsine":
-        sine = np.sin(_TO_ANGLE * u)
-        return sine * sine
-    near = np.expm1(2.0 * np.log1p(STRETCH) * np.minimum(u, 1.0 - u)) / (2.0 * STRETCH)
-    return np.asarray(np.where(u <= 0.5, near, 1.0 - near))
+    """Turn coordinates `(n, d)` or `(d,)` into points of the unit cube of the same shape; the faces stay faces."""
+    return _turned(u, name, "back")
+
+
+def _turned(points: Array, name: str | tuple[str, ...], way: str) -> Array:
+    kinds = _kinds(name, points.shape[-1])
+    if kinds is None or not points.size:
+        return points
+    found = np.empty(points.shape)
+    rows = -1, points.shape[-1]
+    getattr(_compiled(), way)(np.ascontiguousarray(points).reshape(rows), kinds, found.reshape(rows))
+    return found
+
+
+@lru_cache(maxsize=256)
+def _kinds(name: str | tuple[str, ...], dim: int) -> Numbers | None:
+    """Return the place in `COORDINATES` of the coordinates of each of the inputs; None where they are those of the cube."""
+    names = name if isinstance(name, tuple) else (beginning(name, dim),) * dim
+    return np.array([COORDINATES.index(one) for one in names]) if set(names) != {"plain"} else None
 
 
 def slopes(u: Array, name: str) -> Array:
@@ -83,7 +82,7 @@ def design_points(count: int, dim: int) -> Array:
     else:
         even = scipy.stats.qmc.Sobol(dim, scramble=False).random(2 ** int(np.ceil(np.log2(count + 1))))[1 : count + 1]
     x = np.linspace(0.0, 0.5, 100_001) ** 3 * 4.0  # dense near 0
-    half = 0.5 * (x + to_coordinates(x, "stretched"))
+    half = 0.5 * (x + to_coordinates(x[:, None], "stretched")[:, 0])
     near = np.interp(np.minimum(even, 1.0 - even), half, x)
     points = np.where(even <= 0.5, near, 1.0 - near)
     points.flags.writeable = False

@@ -13,21 +13,20 @@ import numpy as np
 
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
-from fedbo.algorithms.components.draw_search import NEAR, SearchBox
+from fedbo.algorithms.components.draw_search import CENTRES, NEAR, SearchBox, Values
 from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.components.typed_coordinates import embedded, movable, restored
 from fedbo.algorithms.streams import Streams
-from fedbo.surrogates.acquisition import Criterion, climbing, criterion_values, maximise_criterion
+from fedbo.surrogates.acquisition import Criterion, climbing, criterion_values, maximise_criterion, process
 from fedbo.surrogates.draws import Draw, compiled_surface, message_function
 from fedbo.surrogates.features import Features
-from fedbo.surrogates.maximise import ROUGH, MaximiserSettings, maximise, maximise_each, maximise_function, with_curvature
+from fedbo.surrogates.maximise import ROUGH, maximise, maximise_each, with_curvature
 from fedbo.surrogates.newton_ascent import newton_ascent
 from fedbo.surrogates.posterior import Posterior
 from fedbo.surrogates.projected import ProjectedSpace, maximise_projected, newton
 from fedbo.surrogates.several import SeveralCriterion
 
-# An acquisition costs far more than a draw: fewer candidates, fewer climbs.
-SEARCH = MaximiserSettings(spacing=1.6, starts=8, iterations=20)
+Surface = Callable[[Array], tuple[Array, Array]]
 CLIMBS, STEPS, TOLERANCE = 3, 12, 1e-4  # climbs from either kind of candidates, steps of each, and the gain that ends them
 
 
@@ -59,39 +58,30 @@ def maximise_in_cube(features: Features, omega: Array, streams: Iterable[Streams
 
 
 def maximise_acquisition(
-    function: Callable[[Array], tuple[Array, Array]],
+    function: Surface,
     local: LocalState,
     coordinates: str | tuple[str, ...],
     streams: Streams,
-    alone: Callable[[Array], Array] | None = None,
+    alone: Values | None = None,
 ) -> Array:
     """Return the point `(d,)`, in coordinates, where an acquisition with values `(n,)` and gradients `(n, d)` is largest.
 
     `alone` returns the values alone, if that costs less.
     """
-    dim = local.u.shape[1]
+    values = alone or (lambda u: function(u)[0])
     if local.lattice is None:
-        return maximise_function(function, maximiser_rng(dim, streams), dim, SEARCH, extra=local.u, values=alone)[0]
-
-    def values(u: Array) -> Array:
-        return function(u)[0]
-
-    space = projected(local, coordinates)
-    return maximise_projected(values, newton(with_curvature(function), space), space, local.u)[0]
+        return maximise_about(values, function, local.u[np.argsort(-values(local.u), kind="stable")[:CENTRES]], streams)
+    return maximise_typed_acquisition(values, function, local, coordinates, streams)
 
 
 def maximise_typed_acquisition(
-    values: Callable[[Array], Array],
-    function: Callable[[Array], tuple[Array, Array]],
-    local: LocalState,
-    axes: tuple[str, ...],
-    streams: Streams,
+    values: Values, function: Surface, local: LocalState, coordinates: str | tuple[str, ...], streams: Streams
 ) -> Array:
-    """Return the point `(e,)`, in coordinates of those axes, that can be evaluated and where an acquisition is largest.
+    """Return the point `(e,)`, in coordinates, that can be evaluated and where an acquisition is largest.
 
     `values` returns its values `(n,)`, `function` these and its gradients `(n, e)`.
     """
-    space = projected(local, axes)
+    space = projected(local, coordinates)
     return maximise_projected(values, newton(with_curvature(function), space), space, local.u, streams.rng("maximiser"))[0]
 
 
@@ -101,8 +91,9 @@ def maximise_posterior(
     """Return the point `(d,)`, in coordinates, where a criterion of a Gaussian process is largest."""
     if local.lattice is None:
         return maximise_criterion(posterior, criterion, streams.rng("maximiser"))[0]
-    space = projected(local, coordinates)
-    values, climb = partial(criterion_values, posterior, criterion), climbing(posterior, criterion, space.free)
+    space, model = projected(local, coordinates), process(posterior)
+    values = partial(criterion_values, posterior, criterion, model=model)
+    climb = climbing(model, posterior, criterion, space.free)
     return maximise_projected(values, climb, space, local.u, streams.rng("maximiser"))[0]
 
 
@@ -111,22 +102,29 @@ def maximise_several(
 ) -> Array:
     """Return the point `(e,)`, in coordinates, where a criterion of several metrics is largest.
 
-    In a cube the candidates are points everywhere and about the `centres (r, e)`; Newton's method climbs from the best of each.
+    In a cube there are candidates about the `centres (r, e)`, too.
     """
-    if local.lattice is not None:
-        space = projected(local, local.axes or coordinates)
-        climb = newton(with_curvature(criterion), space)
-        rng = streams.rng("maximiser")
-        return maximise_projected(lambda u: criterion(u, slopes=False)[0], climb, space, local.u, rng)[0]
-    dim, rng = local.u.shape[1], streams.rng("maximiser")
+    values = lambda u: criterion(u, slopes=False)[0]  # noqa: E731
+    if local.lattice is None:
+        return maximise_about(values, criterion, centres, streams)
+    space = projected(local, local.axes or coordinates)
+    climb = newton(with_curvature(criterion), space)
+    return maximise_projected(values, climb, space, local.u, streams.rng("maximiser"))[0]
+
+
+def maximise_about(values: Values, function: Surface, centres: Array, streams: Streams) -> Array:
+    """Return the point `(d,)` of the cube where a function is largest.
+
+    The candidates are points everywhere and about the `centres (r, d)`; Newton's method climbs from the best of each.
+    """
+    dim, rng, starts = centres.shape[1], streams.rng("maximiser"), []
     room = SearchBox(np.zeros(dim), np.ones(dim))
-    starts = []
     for points in (room.candidates(rng), room.about(centres, NEAR, 1.0, rng)):
-        values = criterion(points, slopes=False)[0]
-        if not np.isfinite(values).all():
+        found = values(points)
+        if not np.isfinite(found).all():
             raise ValueError("the acquisition has values that are not finite")
-        starts.append(points[np.argsort(-values, kind="stable")[:CLIMBS]])
-    surface = with_curvature(criterion)
+        starts.append(points[np.argsort(-found, kind="stable")[:CLIMBS]])
+    surface = with_curvature(function)
     return newton_ascent(surface, np.vstack(starts), np.full(dim, 1.0 / ROUGH), TOLERANCE, STEPS)[0]
 
 

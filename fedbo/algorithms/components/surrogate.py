@@ -292,7 +292,8 @@ class Surrogate(Marked):
         kinds[at] = [COORDINATES.index(name) for name in axes]
         tried = at[drawn] if lattice is None else at[[k for k in drawn if k not in lattice.unordered]]
         trials = CoordinateTrials(points, kinds, tried, COORDINATES.index(first), COST)
-        fit = fit_warped(modelled_points(x, axes, lattice), y, settings, (rng, state.hyper), POWERS, trials)
+        present = points[kinds, :, np.arange(len(kinds))].T
+        fit = fit_warped(present, y, settings, (rng, state.hyper), POWERS, trials)
         axes = tuple(COORDINATES[kind] for kind in kinds[at])
         return changed(state, hyper=fit.hyper, power=fit.power, axes=axes)
 
@@ -348,7 +349,8 @@ class Surrogate(Marked):
         assert state.hyper is not None
         hyper = state.hyper
         u, y = self.supposed(state)
-        return condition(replace(hyper, offset=0.0, scale=1.0), u, (y - hyper.offset) / hyper.scale)
+        standard = Hyperparameters(hyper.length_scale, hyper.variance, hyper.noise_variance, hyper.family)
+        return condition(standard, u, (y - hyper.offset) / hyper.scale)
 
     def unit(self, state: LocalState) -> float:
         """Return the difference of native values that is one unit of the posterior at and above the best value.

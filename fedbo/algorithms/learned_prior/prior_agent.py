@@ -23,7 +23,7 @@ from fedbo.algorithms.learned_prior.learned_prior import (
     fit,
     flat_prior,
     interpolation_length,
-    prediction,
+    predictor,
 )
 from fedbo.algorithms.learned_prior.prior_space import PriorSpace, choices, common_points
 from fedbo.algorithms.streams import Streams
@@ -140,10 +140,11 @@ class PriorAgent(Marked):
         local = local.turned(space.seen)
         prior = self._prior(state.answer if federated else None, local, space)
         belief = belief_of(prior._replace(lengths=space.lengths(fitted)), local)
-        best = float(prediction(belief, local.u, slopes=False).mean.max()) if len(local.u) else None
+        predicted = predictor(belief)
+        best = float(predicted(local.u, slopes=False).mean.max()) if len(local.u) else None
 
         def acquisition(u: Array, slopes: bool = True) -> tuple[Array, Array]:
-            at = prediction(belief, u, slopes)
+            at = predicted(u, slopes)
             if best is None:
                 return at.mean, at.mean_gradient
             value, gradient = log_expected_improvement(at, best)

@@ -1,4 +1,4 @@
-"""Values of a draw at all candidates, and the most promising of them: `candidates.values` and `candidates.best_candidates`."""
+"""Values of a draw at all candidates, and the most promising of them."""
 
 from __future__ import annotations
 
@@ -68,6 +68,20 @@ def correlation(family: int, u: float) -> float:
         return (1.0 + r) * exponential(-r)
     r = sqrt(5.0) * sqrt(u)
     return (1.0 + r + r * r / 3.0) * exponential(-r)
+
+
+@compiled()
+def to_covariances(family: int, variance: float, squares: Array) -> None:
+    """Turn scaled squared distances `(n,)` into covariances."""
+    if family == SE:
+        for i in range(len(squares)):
+            squares[i] = variance * correlation(SE, squares[i])
+    elif family == MATERN32:
+        for i in range(len(squares)):
+            squares[i] = variance * correlation(MATERN32, squares[i])
+    else:
+        for i in range(len(squares)):
+            squares[i] = variance * correlation(MATERN52, squares[i])
 
 
 @compiled()

@@ -9,9 +9,11 @@ from __future__ import annotations
 from math import erfc, exp, log, pi, sqrt
 from typing import Any, NamedTuple
 
+from numba import types
+
 from fedbo.surrogates.compiled.elementary import exponential
 from fedbo.surrogates.compiled.grid import MATERN32, SE
-from fedbo.surrogates.compiled.jit import compiled
+from fedbo.surrogates.compiled.jit import FLOAT, VECTOR, compiled
 
 Array = Any
 TINY = 1e-300
@@ -58,6 +60,13 @@ def log_improvement(z: float) -> tuple[float, float, float]:
         left = q * (1.0 - q * (3.0 - q * (15.0 - q * (105.0 - q * 945.0))))
         ratio = (left - 1.0) / z
     return -0.5 * z * z - 0.5 * log(2.0 * pi) + log(left), ratio / left, 1.0 / left
+
+
+@compiled(types.void(VECTOR, FLOAT[:, ::1]))
+def log_improvements(z: Array, found: Array) -> None:
+    """Write the three numbers of `log_improvement` for each of `z (n,)` to `found (3, n)`."""
+    for i in range(len(z)):
+        found[0, i], found[1, i], found[2, i] = log_improvement(z[i])
 
 
 @compiled()
@@ -108,20 +117,20 @@ def moments(model: Acquisition, x: Array) -> tuple[float, float]:
 
 
 @compiled()
-def acquisition(model: Acquisition, x: Array) -> tuple[float, float, float]:
-    """Return the acquisition at `x (d,)`, and its derivatives by mean and by variance."""
-    mean, variance = moments(model, x)
+def acquisition(level: float, bounding: bool, mean: float, variance: float) -> tuple[float, float, float]:
+    """Return the acquisition at mean and variance, and its derivatives by these."""
     sd = sqrt(max(variance, TINY))
-    if model.bounding:
-        return mean + model.level * sd, 1.0, 0.5 * model.level / sd
-    value, below, density = log_improvement(min(max((mean - model.level) / sd, -1e8), 1e8))
+    if bounding:
+        return mean + level * sd, 1.0, 0.5 * level / sd
+    value, below, density = log_improvement(min(max((mean - level) / sd, -1e8), 1e8))
     return log(sd) + value, below / sd, 0.5 * density / (sd * sd)
 
 
 @compiled()
 def negative_acquisition(model: Acquisition, x: Array, gradient: Array) -> float:
     """Return minus the acquisition at `x (d,)`; write its gradient."""
-    value, by_mean, by_variance = acquisition(model, x)
+    mean, variance = moments(model, x)
+    value, by_mean, by_variance = acquisition(model.level, model.bounding, mean, variance)
     slope, scaled, solved = model.room[1], model.room[3], model.room[4]
     n = len(model.alpha)
     for i in range(n):

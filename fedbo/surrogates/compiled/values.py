@@ -6,10 +6,11 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
+from numba import types
 
 from fedbo.surrogates.compiled.elementary import cosine, exponential
-from fedbo.surrogates.compiled.grid import MATERN32, SE
-from fedbo.surrogates.compiled.jit import FLOAT, MATRIX, Tuple, compiled
+from fedbo.surrogates.compiled.grid import MATERN32, SE, to_covariances
+from fedbo.surrogates.compiled.jit import FLOAT, INT, MATRIX, VECTOR, Tuple, compiled
 from fedbo.surrogates.compiled.surface import KERNELS, WAVES, Derivatives, Kernels, Waves, derivatives
 
 Array = Any
@@ -91,6 +92,25 @@ def values(waves: Waves, kernels: Kernels, offset: float, x: Array) -> Array:
         for i in range(size):
             total[first + i] = part[i] + offset
     return total
+
+
+@compiled(types.void(INT, MATRIX, MATRIX, VECTOR, FLOAT, FLOAT[:, ::1]))
+def covariances(family: int, x: Array, z: Array, inverse: Array, variance: float, found: Array) -> None:
+    """Write the covariances `(n, m)` of `x (n, d)` with `z (m, d)`; `inverse (d,)` is 1 over the length scales."""
+    count, d = z.shape
+    turned = np.empty((d, count))
+    for k in range(d):
+        for j in range(count):
+            turned[k, j] = z[j, k] * inverse[k]
+    for i in range(len(x)):
+        row = found[i]
+        for j in range(count):
+            row[j] = 0.0
+        for k in range(d):
+            at = x[i, k] * inverse[k]
+            for j in range(count):
+                row[j] += (at - turned[k, j]) * (at - turned[k, j])
+        to_covariances(family, variance, row)
 
 
 @compiled(Tuple((FLOAT[::1], FLOAT[:, ::1], FLOAT[:, :, ::1]))(WAVES, KERNELS, FLOAT, MATRIX))

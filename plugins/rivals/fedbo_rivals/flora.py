@@ -13,14 +13,13 @@ from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, 
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.collaborative import Collaborative, CollaborativeState, Surface
 from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
-from fedbo.algorithms.components.inner_search import SEARCH, maximiser_rng
+from fedbo.algorithms.components.inner_search import maximise_about
 from fedbo.algorithms.components.surrogate import LocalState, evaluable, standardised
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf
 from fedbo.surrogates.acquisition import prediction
 from fedbo.surrogates.gp import Posterior
-from fedbo.surrogates.maximise import maximise_function
 
 SENT = 2000  # pairs of one message at most, evenly taken: a process of more would take seconds and gigabytes
 POOLED = 300  # one surface of all pairs is fitted to so many at most, evenly taken from all agents
@@ -115,7 +114,7 @@ class FLoRA(Collaborative):
                     state[sender] = state[sender]._replace(fitted=fitted)
             surface = self._of_all([state[sender] for sender in senders])
         best = np.stack([state[sender].u[state[sender].y.argmax()] for sender in senders])
-        u, _ = maximise_function(surface, maximiser_rng(best.shape[1], streams), best.shape[1], SEARCH, extra=best)
+        u = maximise_about(lambda u: surface(u)[0], surface, best, streams)
         x = from_coordinates(np.clip(u, 0.0, 1.0)[None, :], self.own.coordinates)[0]
         return dict.fromkeys(recipients, {"x": x}), state
 

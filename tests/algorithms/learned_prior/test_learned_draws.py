@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedbo.algorithms.learned_prior.learned_prior import Moments, believe, flat_prior, learned_prior, prediction
+from fedbo.algorithms.learned_prior.learned_prior import Moments, believe, flat_prior, learned_prior, predictor
 from fedbo.algorithms.learned_prior.several_prior import drawn_function
 
 DESIGN = np.linspace(0.0, 1.0, 20)[:, None]
@@ -22,7 +22,7 @@ def test_draws_have_the_mean_and_the_variance_of_the_posterior(kind: str, n: int
     belief = believe(prior, prior.parameters, x, np.sin(4 * x[:, 0]) + 0.1 * rng.standard_normal(n))
     at = np.linspace(0.05, 0.95, 5)[:, None]
     found = np.array([drawn_function(belief, np.random.default_rng([9, k]))(at) for k in range(600)])
-    law = prediction(belief, at)
+    law = predictor(belief)(at)
     mean, variance = prior.centre + prior.scale * law.mean, prior.scale**2 * law.variance
     assert (np.abs(found.mean(axis=0) - mean) < 5 * np.sqrt(variance / len(found)) + 1e-3).all()
     np.testing.assert_allclose(found.var(axis=0), variance, rtol=0.3, atol=0.01 * prior.scale**2 * prior.parameters.variance)

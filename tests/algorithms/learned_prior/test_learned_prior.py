@@ -46,7 +46,7 @@ def test_predictions_are_those_of_the_joint_normal_law() -> None:
     belief = lp.believe(PRIOR, PARAMETERS, X, Y)
     wanted = mean[8:] + gain @ (Y - mean[:8])
     np.testing.assert_allclose(lp.expected(belief, AT), wanted, rtol=1e-8)
-    found = lp.prediction(belief, AT)
+    found = lp.predictor(belief)(AT)
     np.testing.assert_allclose(PRIOR.centre + PRIOR.scale * found.mean, wanted, rtol=1e-8)
     left = np.diag(covariance[8:, 8:] - gain @ covariance[:8, 8:])
     np.testing.assert_allclose(PRIOR.scale**2 * found.variance, left, rtol=1e-6)
@@ -66,9 +66,9 @@ def test_gradients_are_those_of_differences() -> None:
     wanted = [(density(theta + step * e)[0] - density(theta - step * e)[0]) / (2 * step) for e in np.eye(4)]
     np.testing.assert_allclose(density(theta)[1], wanted, rtol=1e-6)
     belief = lp.believe(PRIOR, PARAMETERS, X, Y)
-    found = lp.prediction(belief, AT)
+    found = lp.predictor(belief)(AT)
     for j, e in enumerate(step * np.eye(2)):
-        up, down = lp.prediction(belief, AT + e), lp.prediction(belief, AT - e)
+        up, down = lp.predictor(belief)(AT + e), lp.predictor(belief)(AT - e)
         np.testing.assert_allclose(found.mean_gradient[:, j], (up.mean - down.mean) / (2 * step), rtol=1e-4, atol=1e-6)
         slope = (up.variance - down.variance) / (2 * step)
         np.testing.assert_allclose(found.variance_gradient[:, j], slope, rtol=1e-4, atol=1e-6)
@@ -84,7 +84,7 @@ def test_the_fit_is_no_worse_than_a_search_on_a_grid() -> None:
 
 def test_without_anything_learned_it_is_an_ordinary_process() -> None:
     flat = lp.flat_prior(2, 3.0, 2.0)
-    found = lp.prediction(lp.believe(flat, PARAMETERS, X, Y), AT)
+    found = lp.predictor(lp.believe(flat, PARAMETERS, X, Y))(AT)
     hyper = Hyperparameters(PARAMETERS.length_scale, PARAMETERS.variance, PARAMETERS.noise_variance, "matern52")
     wanted = ordinary(condition(hyper, X, (Y - 3.0) / 2.0), AT)
     for one, other in zip(found, wanted, strict=True):

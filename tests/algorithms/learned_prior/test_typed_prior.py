@@ -148,7 +148,7 @@ def test_the_posterior_is_that_of_a_dense_computation_over_all_configurations() 
     np.testing.assert_allclose(lp.expected(belief, own.seen(every)), mean + gain @ (y - mean[seen]), atol=1e-7)
     variance = np.diag(covariance - gain @ covariance[seen])
     for slopes in (True, False):
-        at = lp.prediction(belief, own.seen(every), slopes)
+        at = lp.predictor(belief)(own.seen(every), slopes)
         np.testing.assert_allclose(prior.scale**2 * at.variance, variance, atol=1e-7)
         np.testing.assert_allclose(prior.centre + prior.scale * at.mean, mean + gain @ (y - mean[seen]), atol=1e-7)
 

@@ -56,6 +56,8 @@ def __getattr__(name: str) -> Any:
     if name == "__all__":
         return sorted(_places())
     places = _OWN if name in _OWN or name.startswith("_") else _places()  # to find the rooms takes milliseconds
+    if name in globals():  # the module of a room, such as `fedbo.optuna`, which the search for rooms has imported
+        return globals()[name]
     if name not in places:
         from fedbo.settings.errors import in_plugin
 

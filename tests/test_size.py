@@ -17,7 +17,7 @@ SLACK = 0.05  # a room that has become smaller by more than this share keeps the
 
 # Folders of the package, with their lines of Python. A folder does not count those of its own that stand here too.
 LINES = {
-    ".": 633,
+    ".": 635,
     "actors": 2855,
     "actors/evaluation": 1221,
     "actors/storage": 1965,
@@ -62,7 +62,7 @@ LINES = {
     "objectives/tables": 536,
     "objectives/tasks": 1951,
     "objectives/typed_spaces": 898,
-    "optuna": 509,
+    "optuna": 507,
     "privacy": 3205,
     "settings": 1923,
     "sites": 6547,
@@ -76,7 +76,7 @@ LINES = {
     "workers": 2035,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 88610, "no room": 44516, "modules": 614}
+MOST = {"all": 88582, "no room": 44495, "modules": 614}
 
 
 @cache

@@ -81,8 +81,7 @@ class Sampler(BaseSampler):
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """Return the distributions of the agent's space, or those that finished trials have."""
-        if self._given:
-            assert self._agent is not None
+        if self._given and self._agent is not None:
             return distributions(self._agent.space)
         return union(study.get_trials(deepcopy=False, states=_WITH_VALUES))
 
@@ -132,8 +131,7 @@ class Sampler(BaseSampler):
 
     def _opened(self, study: Study, search_space: dict[str, BaseDistribution]) -> Agent | None:
         """Return the agent for a study: the one that was given, or one in memory, anew where the space has changed."""
-        if self._given:
-            assert self._agent is not None
+        if self._given and self._agent is not None:
             check_directions(study, self._agent.terms.mode, self._agent.terms.goals)
             return self._agent
         trials = study.get_trials(deepcopy=False, states=_WITH_VALUES)

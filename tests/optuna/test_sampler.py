@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -204,3 +206,9 @@ def test_a_pruner_that_splits_a_study_into_brackets_shows_each_its_trials() -> N
     study = optuna.create_study(sampler=Sampler(seed=1, n_startup_trials=5), pruner=pruner)
     study.optimize(stepwise, n_trials=30)
     assert study.best_value < 0.1 and TrialState.PRUNED in {trial.state for trial in study.trials}
+
+
+def test_the_sampler_is_an_attribute_of_the_package_and_no_room_waits_for_optuna() -> None:
+    code = "import sys, fedbo; fedbo.Terms; assert 'optuna' not in sys.modules; print(fedbo.optuna.Sampler(seed=1))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.stdout == "Sampler\n", ended.stderr

@@ -79,7 +79,7 @@ WITHIN: dict[str, dict[str, str]] = {
     "coordinator": {
         "environment": "",
         "logged": "",
-        "kernel": "endless environment errors logged selection",
+        "kernel": "endless environment errors logged selection staleness",
         "idle": "environment kernel logged",
         ".": "environment kernel logged",
         "runtime": ". environment kernel logged",

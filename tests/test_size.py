@@ -32,11 +32,11 @@ LINES = {
     "commands": 1316,
     "commands/export": 209,
     "commands/watch": 402,
-    "coordinator": 600,
-    "coordinator/environment": 1567,
+    "coordinator": 772,
+    "coordinator/environment": 1569,
     "coordinator/idle": 431,
-    "coordinator/kernel": 3000,
-    "coordinator/logged": 693,
+    "coordinator/kernel": 2987,
+    "coordinator/logged": 711,
     "coordinator/runtime": 1089,
     "execution": 2665,
     "fast": 2623,
@@ -67,7 +67,7 @@ LINES = {
     "settings": 1923,
     "sites": 6547,
     "stopping": 475,
-    "study": 4581,
+    "study": 4600,
     "surrogates": 2405,
     "surrogates/compiled": 2933,
     "templates": 1,
@@ -76,7 +76,8 @@ LINES = {
     "workers": 2035,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 88582, "no room": 44495, "modules": 614}
+MOST = {"all": 88780, "no room": 44693, "modules": 616}
+MOST = {"all": 88780, "no room": 44693, "modules": 616}
 
 
 @cache

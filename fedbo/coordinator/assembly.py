@@ -6,13 +6,15 @@ from functools import partial
 from typing import Any
 
 from fedbo.actors.task import Task
+from fedbo.coordinator.detection import Detector
 from fedbo.coordinator.environment.environment import Environment
 from fedbo.coordinator.kernel.core import Core
 from fedbo.coordinator.kernel.exchange import Exchange
+from fedbo.coordinator.kernel.interruptions import Interruptions
 from fedbo.coordinator.kernel.network import Network
 from fedbo.coordinator.kernel.rules import Receipt, Rules
 from fedbo.coordinator.kernel.server import Server
-from fedbo.coordinator.kernel.step_scheduler import StepEvaluations
+from fedbo.coordinator.kernel.step_scheduler import StepEvaluations, StepScheduler
 from fedbo.coordinator.turns import TurnServer
 from fedbo.settings.rooms import optional
 
@@ -28,7 +30,11 @@ def assembled(task: Task, exchange: Exchange, environment: Environment, budget: 
     """
     evaluations, private = optional("evaluations") or StepEvaluations, optional("receipt")
     receipt = partial(private, budget=budget, key=key) if private is not None else Receipt
-    return Core(task, exchange, environment, receipt, evaluations, optional("idle_agents"), _server)
+    return Core(task, exchange, environment, receipt, evaluations, optional("idle_agents"), _server, _interruptions)
+
+
+def _interruptions(rules: Rules, server: Server, scheduler: StepScheduler) -> Interruptions:
+    return (Detector if rules.environment.detection else Interruptions)(rules, server, scheduler)
 
 
 def _server(rules: Rules, network: Network) -> Server:

@@ -9,18 +9,9 @@ from typing import Annotated, ClassVar
 
 from annotated_types import Ge, Gt, Le
 
-from fedbo.coordinator.kernel.exchange import (
-    LATE,
-    Barrier,
-    Buffered,
-    Deadline,
-    FirstK,
-    Immediate,
-    InRounds,
-    Rounds,
-    Staleness,
-)
+from fedbo.coordinator.kernel.exchange import LATE, Barrier, Buffered, Deadline, FirstK, Immediate, InRounds, Rounds
 from fedbo.coordinator.selection import Selection
+from fedbo.coordinator.staleness import Staleness
 from fedbo.settings.ranges import Marked, OneOf
 
 

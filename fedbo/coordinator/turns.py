@@ -44,6 +44,7 @@ class TurnServer(Server):
     def __init__(self, rules: Rules, network: Network) -> None:
         super().__init__(rules, network)
         self._most = min(rules.turns, len(rules.participants))
+        self._detects = rules.environment.detection is not None
         self._selection = rules.exchange.selection
         self._holds = getattr(rules.exchange, "k", None) is not None
 
@@ -87,7 +88,7 @@ class TurnServer(Server):
         rounds.reported = set()
         if self._should_close(rounds):
             self._update(state, now)
-        while len(rounds.active) < self._most and (agent := self._draw(state)) is not None:
+        while self._working(state) < self._most and (agent := self._draw(state)) is not None:
             effects += self._begin(state, state.agents[agent], now)
         return effects
 
@@ -99,6 +100,11 @@ class TurnServer(Server):
                 self._log.append(refused)
         self.close(state, turns.sent, now)
         turns.held, turns.sent = [], 0
+
+    def _working(self, state: CoreState) -> int:
+        """Count the agents that have a turn, without those that are taken for dead by missing heartbeats."""
+        active = state.rounds.active
+        return sum(not (self._detects and state.agents[number].known_offline) for number in active)
 
     def _draw(self, state: CoreState) -> int | None:
         """Draw an idle agent that is not known to be away, or any one where all are; None if no agent is idle."""
@@ -114,6 +120,8 @@ class TurnServer(Server):
                 return self.take(state, place)
         turns.idle = [number for number in turns.idle if not agents[number].ended]
         there = [place for place, number in enumerate(turns.idle) if not agents[number].known_offline]
+        if self._detects and state.rounds.active and not there:
+            return None  # until one of them is believed again
         places = {turns.idle[place]: place for place in there or range(len(turns.idle))}
         if not places:
             return None

@@ -13,8 +13,8 @@ from fedbo.algorithms.components.centres import Aggregation
 from fedbo.algorithms.reveals import Reveals, revealed_by
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.environment.timing import DecisionTimeModel, SpeedClasses
-from fedbo.coordinator.kernel.exchange import Staleness
 from fedbo.coordinator.selection import Selection, choosers
+from fedbo.coordinator.staleness import Staleness
 from fedbo.objectives import catalog as objectives
 from fedbo.objectives.derived.differences import Differences
 from fedbo.settings.plugins import Catalogue

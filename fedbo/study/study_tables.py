@@ -12,7 +12,15 @@ from fedbo.objectives.base import Federation
 from fedbo.study.agents.tables import AgentsTable, Points, read_points
 from fedbo.study.base import OfRoom, Table
 from fedbo.study.document import Document
-from fedbo.study.environment.tables import AvailabilityTable, ExchangeTable, FaultTable, GroupTable, NetworkTable, TimingTable
+from fedbo.study.environment.tables import (
+    AvailabilityTable,
+    DetectionTable,
+    ExchangeTable,
+    FaultTable,
+    GroupTable,
+    NetworkTable,
+    TimingTable,
+)
 from fedbo.study.metric_table import MetricTable
 from fedbo.study.tables import (
     AlgorithmTable,
@@ -44,6 +52,7 @@ class StudyTables(Table):
     cluster: Annotated[Any, OfRoom("cluster")] = OfRoom("cluster").default
     stopping: Annotated[Any, OfRoom("stopping")] = OfRoom("stopping").default
     privacy: Annotated[Any, OfRoom("privacy")] = OfRoom("privacy").default
+    detection: DetectionTable | None = None
     fault: Annotated[tuple[FaultTable, ...], Field(strict=False)] = ()
     record: RecordTable = RecordTable()
     recovery: RecoveryTable = RecoveryTable()

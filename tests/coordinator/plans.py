@@ -31,8 +31,8 @@ from fedbo.coordinator.environment.faults import (
     Slow,
 )
 from fedbo.coordinator.environment.timing import Constant, DecisionTimeModel, Exponential, Lognormal, Pareto, SpeedClasses
-from fedbo.coordinator.kernel.exchange import Staleness
 from fedbo.coordinator.selection import Selection
+from fedbo.coordinator.staleness import Staleness
 from fedbo.settings.durations import DurationLaw
 
 AGENTS, DIM = 4, 2

@@ -18,8 +18,9 @@ from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.environment import AgentModels
 from fedbo.coordinator.environment.faults import Corruption, Delay, Duplication, Hang, Loss, NetworkPartition, Restart
 from fedbo.coordinator.environment.timing import Constant, Exponential, Lognormal, SpeedClasses
-from fedbo.coordinator.kernel.exchange import Barrier, Buffered, Deadline, Exchange, FirstK, Immediate, Staleness
+from fedbo.coordinator.kernel.exchange import Barrier, Buffered, Deadline, Exchange, FirstK, Immediate
 from fedbo.coordinator.selection import Selection
+from fedbo.coordinator.staleness import Staleness
 
 EVERYBODY = tuple(range(5))
 every_mode = pytest.mark.parametrize(

@@ -13,11 +13,13 @@ from talking import Talk
 
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.kernel.core import Core
-from fedbo.coordinator.kernel.exchange import MODES, Barrier, Immediate, InRounds, Rounds, Staleness
+from fedbo.coordinator.kernel.exchange import Barrier, Immediate, InRounds, Rounds
 from fedbo.coordinator.kernel.rules import Rules
 from fedbo.coordinator.kernel.uplink import Uplink
 from fedbo.coordinator.logged.messages import TransmissionRejected
+from fedbo.coordinator.modes import MODES
 from fedbo.coordinator.selection import Selection
+from fedbo.coordinator.staleness import Staleness
 from fedbo.fast.accelerate import has_windows
 
 PLAIN = Setting(Talk(), agents=3, iterations=3, availability=Always())

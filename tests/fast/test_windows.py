@@ -25,8 +25,9 @@ from fedbo.coordinator.environment.timing import Constant, DecisionTimeModel, Ex
 from fedbo.coordinator.errors import ProtocolError
 from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
 from fedbo.coordinator.kernel.event_queue import EventQueue
-from fedbo.coordinator.kernel.exchange import Barrier, Buffered, Deadline, FirstK, Immediate, Staleness
+from fedbo.coordinator.kernel.exchange import Barrier, Buffered, Deadline, FirstK, Immediate
 from fedbo.coordinator.selection import Selection
+from fedbo.coordinator.staleness import Staleness
 from fedbo.fast import plain_agents, windows
 from fedbo.fast import window_kernel as kernel
 from fedbo.fast.accelerate import has_windows

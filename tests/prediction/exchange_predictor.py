@@ -24,6 +24,7 @@ DONE = math.inf
 class Agent:
     def __init__(self, number: int) -> None:
         self.number, self.step, self.left = number, 0, 0.0
+        self.silent, self.silences = False, 0
         self.working = self.ready = self.waiting = self.ended = self.away = False
         self.awaited = 0.0
         self.pace, self.held, self.cuts, self.since, self.turn = 1.0, 0, 0, 0.0, 0
@@ -87,7 +88,7 @@ class Prediction:
         agent.begun = True
         agent.base[agent.step] = self.round
         self.say("started", agent.number, agent.step)
-        if self.waits:
+        if self.waits and not agent.away:
             self.missing.add(agent.number)
         self.work(agent)
 
@@ -249,7 +250,10 @@ class Prediction:
     def draw(self) -> int | None:
         """Take who was drawn next, if a turn is free, among idle agents that are there, or all of them where none is."""
         idle = [agent for agent in self.agents if not agent.ended and agent.number not in self.active]
-        if len(self.active) >= min(self.turns, len(self.agents)) or not idle:
+        believed = [one for one in self.active if not (self.world["heartbeats"] and self.agents[one].away)]
+        if len(believed) >= min(self.turns, len(self.agents)) or not idle:
+            return None
+        if self.world["heartbeats"] and self.active and all(agent.away for agent in idle):
             return None
         drawn: int = self.world["drawn"].pop(0)
         allowed = [agent.number for agent in idle if not agent.away] or [agent.number for agent in idle]
@@ -411,6 +415,7 @@ class Prediction:
                 self.change_pace(agent, 1 / fault["factor"])
             else:
                 agent.cuts += 1
+            self.listen(agent)
             lasts = self.lasting(fault, agent.number, number)
             self.after(lasts, lambda agent=agent, strike=strike: self.recover(strike, agent), counts=False)
 
@@ -422,6 +427,8 @@ class Prediction:
     def recover(self, strike: tuple[dict[str, Any], int], agent: Agent) -> None:
         fault, kind = strike[0], strike[0]["kind"]
         agent.cuts -= kind == "partition"
+        if kind == "partition":
+            self.listen(agent)
         if agent.ended and not (kind == "partition" and agent.under_way):
             return
         self.tell_end({"hang": "woke", "slow": "recovered", "partition": "joined"}[kind], agent, strike)
@@ -429,6 +436,7 @@ class Prediction:
             self.let_go(agent)
         elif kind == "slow":
             self.change_pace(agent, fault["factor"])
+        self.listen(agent)
 
     def change_pace(self, agent: Agent, factor: float) -> None:
         self.pause(agent)
@@ -444,14 +452,48 @@ class Prediction:
         agent.held -= 1
         if agent.held:
             return
-        agent.away = False
+        agent.away = agent.away and bool(self.world["heartbeats"])
         if agent.ready:
             self.begin(agent)
         elif agent.working or (agent.waiting and agent.number not in self.reported):
-            if self.waits:
+            if self.waits and not agent.away:
                 self.missing.add(agent.number)
             if agent.working:
                 self.work(agent)
+
+    def listen(self, agent: Agent) -> None:
+        """Find out when the coordinator takes a silent agent for dead, or believes again one that is heard."""
+        if not self.world["heartbeats"]:
+            return
+        interval, timeout = self.world["heartbeats"]
+        silent = bool(agent.held or agent.cuts) or interval / agent.pace > timeout
+        if silent == agent.silent or agent.ended:
+            return
+        agent.silent, agent.silences = silent, agent.silences + 1
+        phase, number = interval * agent.number / len(self.agents), agent.silences
+        last = math.floor((self.now - phase) / interval) * interval + phase
+        if silent:
+            self.after(max(0.0, last + timeout - self.now), lambda: self.suspect(agent, number), counts=False)
+        elif agent.away:
+            self.after(max(0.0, last + interval - self.now), lambda: self.trust(agent, number), counts=False)
+
+    def suspect(self, agent: Agent, number: int) -> None:
+        if number != agent.silences or agent.away or agent.ended:
+            return
+        self.say("suspected", agent.number, 0)
+        agent.away = True
+        self.missing.discard(agent.number)
+        self.settle()
+
+    def trust(self, agent: Agent, number: int) -> None:
+        if number != agent.silences or not agent.away or agent.ended:
+            return
+        self.say("trusted", agent.number, 0)
+        agent.away = False
+        if self.waits and agent.number in self.active:
+            if agent.working or (agent.waiting and agent.number not in self.reported):
+                self.missing.add(agent.number)
+        self.settle()
 
     def leave(self, agent: Agent) -> None:
         """Leave until the next day; the coordinator knows that."""
@@ -460,10 +502,13 @@ class Prediction:
         day, present = self.world["days"][agent.number]
         self.tell_begin("absent", agent, "day")
         self.hold(agent)
-        agent.away = True
-        self.missing.discard(agent.number)
-        if self.waits:
-            self.settle()
+        if self.world["heartbeats"]:
+            self.listen(agent)
+        else:
+            agent.away = True
+            self.missing.discard(agent.number)
+            if self.waits:
+                self.settle()
         self.after(day - present, lambda: self.come_back(agent), counts=False)
 
     def come_back(self, agent: Agent) -> None:
@@ -471,6 +516,7 @@ class Prediction:
             return
         self.tell_end("returned", agent, "day")
         self.let_go(agent)
+        self.listen(agent)
         self.after(self.world["days"][agent.number][1], lambda: self.leave(agent), counts=False)
 
 

@@ -19,6 +19,7 @@ from fedbo.actors.hosts import InlineHosts
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.coordinator.assembly import assembled
+from fedbo.coordinator.detection import Detection
 from fedbo.coordinator.environment.availability import Always, Daily
 from fedbo.coordinator.environment.duration_blocks import Durations
 from fedbo.coordinator.environment.environment import AgentModels, Environment, Ways
@@ -27,16 +28,17 @@ from fedbo.coordinator.environment.timing import Constant
 from fedbo.coordinator.kernel.core import Core
 from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
 from fedbo.coordinator.kernel.event_queue import EventQueue
-from fedbo.coordinator.kernel.exchange import Barrier, Buffered, Deadline, FirstK, Immediate, Rounds, Staleness
+from fedbo.coordinator.kernel.exchange import Barrier, Buffered, Deadline, FirstK, Immediate, Rounds
 from fedbo.coordinator.logged.table import LoggedEvent
 from fedbo.coordinator.modes import Adaptive
 from fedbo.coordinator.selection import Knowledge, Selection
+from fedbo.coordinator.staleness import Staleness
 from fedbo.coordinator.turns import TurnServer
 from fedbo.settings.durations import DurationLaw
 from fedbo.workers.models import ClusterModel, Resources, WorkerClass
 
 World = dict[str, Any]
-FAULT_KINDS = ("hung", "woke", "slowed", "recovered", "cut", "joined", "down", "up", "absent", "returned")
+FAULT_KINDS = "hung woke slowed recovered cut joined down up absent returned suspected trusted".split()
 WINDOWS = ("loss", "delay", "duplication")
 LASTING = ("partition", "hang", "slow", "coordinator")
 
@@ -88,6 +90,7 @@ def draw_exchange(seed: int) -> World:
         "choose": None,
         "lengths of rounds": list[float](),
         "turns": 0,
+        "heartbeats": None,
         "drawn": list[int](),
         "rows": idle.random() < 0.25,
     }
@@ -111,6 +114,9 @@ def draw_exchange(seed: int) -> World:
         world |= {"mode": "adaptive", "quorum": more.choice([0.3, 0.5, 1.0]), "factor": more.choice([0.0, 0.9, 2.7])}
     if world["mode"] in ("immediate", "buffered") and more.random() < 0.5:
         world["turns"] = more.randint(1, agents)
+    beats = random.Random(f"heartbeats {seed}")
+    if beats.random() < 0.4:
+        world |= {"heartbeats": (every := beats.uniform(0.1, 1.0), every * beats.uniform(1.0, 4.0)), "rows": True}
     if idle.random() < 0.7:
         world["choose"] = _Chooser(seed, idle.choice([0.3, 0.6, 1.0]))
         if idle.random() < 0.7:
@@ -174,7 +180,8 @@ def exchange_run(world: World) -> list[LoggedEvent]:
         number: replace(common, evaluation=Constant(length), availability=there(day))
         for number, (length, day) in enumerate(zip(world["lengths"], world["days"], strict=True))
     }
-    sending: dict[str, Any] = {name: world[name] for name in ("link", "retry", "attempts")}
+    detection = Detection(*world["heartbeats"]) if world["heartbeats"] else None
+    sending: dict[str, Any] = {"detection": detection} | {name: world[name] for name in ("link", "retry", "attempts")}
     core = assembled(setting.task(), exchange, Environment(common, lengths, plan=plan, idle_rows=world["rows"], **sending))
     take, drawn = TurnServer.take, world["drawn"]
     drawn.clear()

@@ -47,17 +47,9 @@ from fedbo.coordinator.kernel.core import Core
 from fedbo.coordinator.kernel.engine import RunHooks, run_virtual
 from fedbo.coordinator.kernel.event_queue import EventQueue
 from fedbo.coordinator.kernel.events import Message, MessageReceived
-from fedbo.coordinator.kernel.exchange import (
-    Barrier,
-    Buffered,
-    Deadline,
-    Exchange,
-    FirstK,
-    Immediate,
-    Rounds,
-    Staleness,
-)
+from fedbo.coordinator.kernel.exchange import Barrier, Buffered, Deadline, Exchange, FirstK, Immediate, Rounds
 from fedbo.coordinator.selection import Selection
+from fedbo.coordinator.staleness import Staleness
 from fedbo.privacy import aggregator
 from fedbo.privacy.aggregator import revealed, why_not_amplified
 from fedbo.privacy.budget import PrivacyBudget

@@ -17,7 +17,8 @@ from fedbo.algorithms.base import Algorithm
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.ts import TS
 from fedbo.coordinator.environment.availability import Bernoulli
-from fedbo.coordinator.kernel.exchange import MODES, Barrier, Deadline
+from fedbo.coordinator.kernel.exchange import Barrier, Deadline
+from fedbo.coordinator.modes import MODES
 from fedbo.coordinator.selection import Selection
 
 OWN = TS(surrogate="features", features=10)

@@ -177,6 +177,9 @@ def draw_document(rng: np.random.Generator, folder: Path | None = None, algorith
         document["algorithm"] = [{"name": "share_best", "values": True}]
         document["exchange"]["selection"] |= {"who": "usefulness"} | draws.keep(0.3, age=draws.number(0.0, 1.0))
         document["exchange"]["selection"].pop("tiers", None)
+    if draws.chance(0.15):
+        every = draws.number(0.1, 2.0)
+        document["detection"] = {"heartbeat": every, "timeout": float(f"{every * draws.number(1.0, 4.0):.6g}")}
     return {name: table for name, table in document.items() if table}
 
 

@@ -17,8 +17,8 @@ from fedbo.analysis.cost import estimate_cost
 from fedbo.coordinator.environment.availability import AVAILABILITIES
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.environment.timing import TIMINGS, DecisionTimeModel, SpeedClasses
-from fedbo.coordinator.kernel.exchange import Staleness
 from fedbo.coordinator.modes import MODES
+from fedbo.coordinator.staleness import Staleness
 from fedbo.objectives.catalog import federations
 from fedbo.privacy.estimates import privacy_estimates
 from fedbo.privacy.study_table import PrivacyTable

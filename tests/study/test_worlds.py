@@ -14,8 +14,9 @@ from fedbo.coordinator.environment.availability import Always, Markov
 from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.faults import FAULTS, Crash, Loss, NetworkPartition, Restart
 from fedbo.coordinator.environment.timing import Constant, DecisionTimeModel, Exponential, Pareto, SpeedClasses
-from fedbo.coordinator.kernel.exchange import FirstK, Immediate, Staleness
+from fedbo.coordinator.kernel.exchange import FirstK, Immediate
 from fedbo.coordinator.selection import Selection
+from fedbo.coordinator.staleness import Staleness
 from fedbo.execution.jobs import learnings, runs
 from fedbo.study.document import to_toml
 from fedbo.study.environment.groups import members

@@ -15,8 +15,8 @@ from fedbo.study.document import StudyError
 from fedbo.study.study import load_study
 
 TABLES = (
-    "agents, algorithm, availability, budget, cluster, evaluation, exchange, fault, group, hosting, metric, network, "
-    "objective, privacy, record, recovery, sites, stopping, study, sweep, timing"
+    "agents, algorithm, availability, budget, cluster, detection, evaluation, exchange, fault, group, hosting, metric, "
+    "network, objective, privacy, record, recovery, sites, stopping, study, sweep, timing"
 )
 CONTROLS = ("_centre", "_noise", "_shuffled", "_uniform")
 ALGORITHMS = ", ".join(sorted(each for each in algorithms() if not each.endswith(CONTROLS)))

@@ -49,6 +49,7 @@ class Environment:
     - `retry`, `attempts`: a lost transmission is repeated after `retry` units of time, until there were `attempts` of them.
     - `plan`: the faults, with groups replaced by their agents.
     - `cluster`: the `ClusterModel` of the workers that evaluations of all agents queue for, if any.
+    - `detection`: the `Detection` by heartbeats, if any.
     - `idle_rows`: whether absences and faults of idle agents are in the log.
     """
 
@@ -60,6 +61,7 @@ class Environment:
     plan: Plan = ()
     cluster: Any = None
     idle_rows: bool = False
+    detection: Any = None
 
     def of(self, agent: int) -> AgentModels:
         """Return an agent's models."""

@@ -56,7 +56,7 @@ class Log(Protocol):
 class Core:
     """The core of one run: its rules, its parts, and its state.
 
-    Ports may be other than plain: the `receipt` of messages, the `evaluations` of a step, the `server`. `assembly` has those
+    Ports may be other than plain: the `receipt` of messages, the `evaluations` of a step, the `server`, `assembly` has those
     that a study asks for, and `idle`, which looks at idle agents where these have no events; without it, all is one.
     """
 
@@ -69,6 +69,7 @@ class Core:
         evaluations: Callable[[Rules, StepDurations | None], StepEvaluations] = StepEvaluations,
         idle: Callable[[Core], IdleAgents] | None = None,
         server: Callable[[Rules, Network], Server] = Server,
+        interruptions_of: Callable[[Rules, Server, StepScheduler], Interruptions] = Interruptions,
     ) -> None:
         if idle is None:
             environment = replace(environment, idle_rows=True)
@@ -84,7 +85,7 @@ class Core:
         self.processes = processes = AgentProcesses(rules, network, self.server, scheduler)
         self._uplink = Uplink(rules, network, self.server, processes)
         self._downlink = Downlink(rules, network, processes)
-        interruptions = Interruptions(rules, self.server, scheduler)
+        interruptions = interruptions_of(rules, self.server, scheduler)
         self.presence = Presence(rules, interruptions)
         self.faults = FaultInjector(rules, self.server, interruptions)
         receivers, unrest = (self._uplink, self._downlink), (interruptions, self.presence, self.faults)
@@ -96,6 +97,7 @@ class Core:
             events.DecisionMade: scheduler.decided,
             events.Finished: self.processes.finished,
             **self.evaluations.handlers,
+            **interruptions.handlers,
             events.AgentAvailable: self.processes.available,
             events.MessageAtLink: network.queue_at_link,
             events.MessageReceived: self._uplink.received,

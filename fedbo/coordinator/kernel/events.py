@@ -113,6 +113,14 @@ class AvailabilityChanged(NamedTuple):
     number: int
 
 
+class BeliefChanged(NamedTuple):
+    """The coordinator takes an agent for dead, or believes it again, unless the agent has changed since silence `number`."""
+
+    agent: int
+    number: int
+    dead: bool
+
+
 class RoundDeadline(NamedTuple):
     """The deadline of a round, as it was after so many `arrivals`."""
 
@@ -188,6 +196,7 @@ Event = (
     | AckTimeout
     | AgentAvailable
     | AvailabilityChanged
+    | BeliefChanged
     | RoundDeadline
     | FaultStarted
     | FaultEnded

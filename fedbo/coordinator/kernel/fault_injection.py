@@ -117,9 +117,8 @@ class FaultInjector:
                 effects.append(ProcessControl(agent.number, "hold", now + lasting))
             return effects + self._interruptions.interrupt(state, agent, now, known=False, void=False)
         if isinstance(fault, Slow):
-            return effects + self._interruptions.slow(agent, fault.factor, now)
-        agent.own_faults().partitions += 1
-        return effects
+            return effects + self._interruptions.slow(state, agent, fault.factor, now)
+        return effects + self._interruptions.cut(state, agent, 1, now)
 
     def line(self, place: int, agent: AgentRecord, now: float) -> EventLine:
         """Return the line that says that a fault of an agent has begun."""
@@ -154,16 +153,16 @@ class FaultInjector:
             self._log.append(CoordinatorUp(now, state.rounds.number))
             state.outages -= 1
             return self._server.settle(state, now)
-        agent = state.agents[event.agent]
+        agent, effects = state.agents[event.agent], list[Effect]()
         if isinstance(fault, NetworkPartition):
-            agent.own_faults().partitions -= 1
+            effects = self._interruptions.cut(state, agent, -1, now)
         if not _is_struck(fault, agent):
-            return []
+            return effects
         self._log.append(_ENDS[type(fault)](now, agent.number, agent.step))
         if isinstance(fault, Slow):
-            return self._interruptions.slow(agent, 1 / fault.factor, now)
+            return self._interruptions.slow(state, agent, 1 / fault.factor, now)
         if isinstance(fault, NetworkPartition):
-            return []
+            return effects
         # A live process that was killed knows from its checkpoint whether it had done its step.
         return self._interruptions.resume(state, agent, now, "" if self._real_time else "before")
 

@@ -18,7 +18,7 @@ from fedbo.coordinator.kernel.events import (
 from fedbo.coordinator.kernel.rules import Rules
 from fedbo.coordinator.kernel.server import Server
 from fedbo.coordinator.kernel.state import AgentRecord, CoreState
-from fedbo.coordinator.kernel.step_scheduler import StepScheduler
+from fedbo.coordinator.kernel.step_scheduler import Handler, StepScheduler
 from fedbo.coordinator.logged.agents import AgentAbsent, AgentCrashed, AgentRestarted, AgentReturned, StepStarted
 
 
@@ -26,6 +26,7 @@ class Interruptions:
     """Interruptions of agents: an agent is paused as long as at least one lasts."""
 
     is_plain = True  # what interrupts agents in virtual time says for itself that it is not
+    handlers: Mapping[type, Handler] = {}  # of a subclass's own events
 
     def __init__(self, rules: Rules, server: Server, scheduler: StepScheduler) -> None:
         self._log, self._real_time = rules.log, rules.environment.is_real_time
@@ -80,7 +81,12 @@ class Interruptions:
         step.set_pace(now, 0.0, agent.pace)
         return [self._scheduler.completion(agent)]
 
-    def slow(self, agent: AgentRecord, factor: float, now: float) -> list[Effect]:
+    def cut(self, state: CoreState, agent: AgentRecord, change: int, now: float) -> list[Effect]:
+        """Cut an agent off by one more partition, or by one less."""
+        agent.own_faults().partitions += change
+        return []
+
+    def slow(self, state: CoreState, agent: AgentRecord, factor: float, now: float) -> list[Effect]:
         """Slow an agent down by a factor."""
         before = agent.pace
         agent.own_faults().pace = before / factor
@@ -100,11 +106,16 @@ class Interruptions:
         agent.lease += 1
         agent.current = None
         effects = self._evaluations.give_up(state, agent, now)
-        agent.absent = agent.ready = agent.known_offline = False
+        agent.absent = agent.ready = False
         agent.ended = agent.lost = True
         state.rounds.waiting.pop(agent.number, None)
+        return effects + self.remove(state, agent, now)
+
+    def remove(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
+        """Remove a lost agent from the exchange."""
+        agent.known_offline = False
         self._server.remove(state, agent, now)
-        return effects
+        return []
 
     def settle(self, state: CoreState, now: float) -> list[Effect]:
         """Close a round that waits for no agent any more, now that all agents that stop together have stopped."""

@@ -123,7 +123,7 @@ class Rules:
         counted = any(getattr(fault, "event", None) is not None for fault in environment.plan)
         self.orders = self.idles and not (environment.is_real_time or counted)
         busy = task.overlaps or task.stopping is not None or isinstance(self.algorithm, Waiting)
-        self.is_lazy = self.orders and not (environment.idle_rows or busy)
+        self.is_lazy = self.orders and not (environment.idle_rows or busy or environment.detection)
         self.log: list[Any] = []  # EventLine or EventColumns
         self.receipt = receipt(self)
         # A dummy message takes as long as any. So nothing but releases depends on who was asked, neither when rounds close nor

@@ -108,7 +108,7 @@ class Server:
 
     def expect(self, state: CoreState, agent: AgentRecord) -> None:
         """Make the open round wait for an agent that was asked to send."""
-        asked = self._synchronous and (agent.asked or self._receipt.hides_asked)
+        asked = self._synchronous and not agent.known_offline and (agent.asked or self._receipt.hides_asked)
         if asked and agent.number in state.rounds.active:
             state.rounds.missing.add(agent.number)
 

@@ -297,6 +297,7 @@ class CoreState:
     - `disclosures`: the number of messages that their senders have made private themselves.
     - `copied`: the newest message that a lying agent may copy.
     - `cluster`: the `ClusterState`, where evaluations queue for workers.
+    - `beliefs`: the agents that are silent, where the coordinator hears of it by missing heartbeats, each since an event.
     - `changed`: since when faults hold that a fork has changed, by their places in the plan.
     """
 
@@ -310,4 +311,5 @@ class CoreState:
     disclosures: int = 0
     copied: SentMessage | None = None
     cluster: Any = None
+    beliefs: dict[int, int] = field(default_factory=dict)
     changed: dict[int, float] = field(default_factory=dict)

@@ -89,6 +89,24 @@ class AgentReturned(NamedTuple):
     step: int
 
 
+@logged_as("suspected")
+class AgentSuspected(NamedTuple):
+    """The coordinator takes an agent for dead, since no heartbeat came."""
+
+    time: float
+    agent: int
+    step: int
+
+
+@logged_as("trusted")
+class AgentTrusted(NamedTuple):
+    """The coordinator believes again that an agent is there."""
+
+    time: float
+    agent: int
+    step: int
+
+
 @logged_as("crashed")
 class AgentCrashed(NamedTuple):
     """An agent's process dies; `state` is null if that is permanent or unplanned."""

@@ -172,6 +172,8 @@ def _real_time(study: StudyTables) -> Iterator[SettingError]:
         yield SettingError(("timing", "speed"), remedy)
     if timing.decision.make() != DecisionTimeModel():
         yield SettingError(("timing", "decision"), remedy)
+    if study.detection is not None:
+        yield SettingError(("detection", "heartbeat"), remedy)
     for number, table in enumerate(study.group):
         for key in ("evaluation", "speed", "decision"):
             if getattr(table, key) is not None:

@@ -61,6 +61,7 @@ def environment_of(study: StudyTables, replicate: int = 0) -> Environment:
         plan=tuple(_resolved(table.make(), who) for table in study.fault),
         cluster=None if study.cluster is None else study.cluster.make(study.evaluation.make().resources),
         idle_rows=study.record.idle,
+        detection=None if study.detection is None else study.detection.make(),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, PlainValidator, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from fedbo.coordinator.detection import Detection
 from fedbo.coordinator.environment.availability import AVAILABILITIES, Availability
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.environment.measured import Empirical
@@ -143,6 +144,12 @@ class ExchangeTable(Named):
     catalogue = staticmethod(lambda: exchanges)
     mode: str = "immediate"
     """Name of an exchange mode. Default: barrier where an algorithm needs rounds."""
+
+
+class DetectionTable(Declared):
+    """[detection]: heartbeats, by which the coordinator learns that agents are silent. Default: it knows of crashes at once."""
+
+    declared = Detection
 
 
 class GroupTable(Table):

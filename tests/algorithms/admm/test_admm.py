@@ -18,7 +18,7 @@ from fedbo.algorithms.admm.penalty_schedule import PenaltySchedule, PenaltyState
 from fedbo.algorithms.base import Inbound, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
-from fedbo.coordinator.kernel.exchange import MODES
+from fedbo.coordinator.modes import MODES
 from fedbo.objectives.coupled.admm_toys import ADMMToy, Plants
 from fedbo.objectives.coupled.network_flow import NetworkFlow
 from fedbo.study.settings import names_of

@@ -29,11 +29,17 @@ class RoundCauses:
         self.sending: dict[int, int] = {}
         self.working: set[int] = set()
         turns = None if algorithm.upload(problem) is None else run.exchange.selection.concurrency
-        self.most = turns or problem.n_agents
+        self.most = (run.environment.detection is None and turns) or problem.n_agents
         self.k, self.least = getattr(self.exchange, "k", None), getattr(self.exchange, "minimum", 1)
         asks_all = self.exchange.selection.who == "all" and not isinstance(algorithm, Private)
         adapts = getattr(self.exchange, "adapts", False)
-        self.follows = isinstance(self.exchange, InRounds) and self.exchange.oldest is None and asks_all and not adapts
+        self.follows = (
+            isinstance(self.exchange, InRounds)
+            and self.exchange.oldest is None
+            and asks_all
+            and not adapts
+            and run.environment.detection is None
+        )
 
     def line(self, record: Any) -> None:
         """Process an event."""

@@ -32,7 +32,7 @@ def test_trouble_is_a_table_for_each_cell(capsys: pytest.CaptureFixture[str], sw
     assert "objective.alpha = 0.1" in shown and "objective.alpha = 0.3" in shown
     row = trouble(Result.open(swept))[1]
     assert f"{row.utilisation:.0%}" in shown and f"{row.staleness:.2g} (max {row.max_staleness:g})" in shown
-    assert "means over replicates; queueing, waiting, away and down: virtual time" in shown and "best error" not in shown
+    assert "means over replicates; useful to down: virtual time" in shown and "best error" not in shown
 
 
 def test_trouble_comes_in_json_too(capsys: pytest.CaptureFixture[str], swept: str) -> None:

@@ -21,7 +21,7 @@ LINES = {
     "actors": 2855,
     "actors/evaluation": 1221,
     "actors/storage": 1965,
-    "algorithms": 2275,
+    "algorithms": 2283,
     "algorithms/admm": 946,
     "algorithms/bandits": 2257,
     "algorithms/collaborative": 704,
@@ -32,7 +32,7 @@ LINES = {
     "commands": 1316,
     "commands/export": 209,
     "commands/watch": 402,
-    "coordinator": 772,
+    "coordinator": 773,
     "coordinator/environment": 1569,
     "coordinator/idle": 431,
     "coordinator/kernel": 2987,
@@ -76,7 +76,7 @@ LINES = {
     "workers": 2035,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 88780, "no room": 44693, "modules": 616}
+MOST = {"all": 88789, "no room": 44702, "modules": 616}
 
 
 @cache

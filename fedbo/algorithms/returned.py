@@ -48,10 +48,10 @@ _FLAG, _TEXT = ((bool, np.bool_), "True or False"), (str, "a text")
 _SAYS: dict[str, tuple[Any, str]] = {
     "queries": ((int, np.integer, type(None)), "a whole number, or None where it varies"),
     "phases": ((int, np.integer), "a whole number"),
-    **dict.fromkeys(("sends", "hides", "needs_costs", "is_joint"), _FLAG),
+    **dict.fromkeys(("sends", "hides", "needs_costs", "is_joint", "tells_usefulness"), _FLAG),
     **dict.fromkeys(("handles", "horizon_use", "reveals"), _TEXT),
 }
-_PROPERTIES = ("queries", "hides", "needs_costs", "is_joint", "horizon_use", "reveals")
+_PROPERTIES = ("queries", "hides", "needs_costs", "is_joint", "tells_usefulness", "horizon_use", "reveals")
 _COLUMNS = ("grow", "state", "put", "start", "ask", "tell", "outbox", "turn", "save", "load")
 
 
@@ -88,6 +88,14 @@ def pair(method: object, function: str, state: Any, *given: Any) -> tuple[Any, A
         words = f"returned {_shown(found[1])} as its state; it must return ({named}, state){_like(state)}"
         raise wrong(method, function, words)
     return found
+
+
+def usefulness_of(method: object, state: Any, agents: Numbers) -> Array:
+    """Return how useful a method finds the messages of `agents (k,)`, as `(k,)`."""
+    found = _called(method, "usefulness", state, ())
+    if np.ndim(found) != 1 or len(found) <= agents.max(initial=0) or np.asarray(found).dtype.kind not in "fiu":
+        raise wrong(method, "usefulness", f"returned {_shown(found)}; it must return a number for each agent (N,)")
+    return np.asarray(found, dtype=np.float64)[agents]
 
 
 def _called(method: object, function: str, state: Any, given: tuple[Any, ...]) -> Any:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from annotated_types import Ge, Gt, Le
 
 from fedbo.algorithms.base import Useful
+from fedbo.algorithms.returned import usefulness_of
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.errors import SettingError, unknown
 from fedbo.settings.plugins import Catalogue, settings_of
@@ -231,5 +232,5 @@ class Knowledge(NamedTuple):
         age = np.array([np.nan if one is None or one.newest_base < 0 else float(number - one.newest_base) for one in found])
         told = told._replace(lasted=lasted, heard=heard, age=age)
         if isinstance(self.method, Useful) and self.method.tells_usefulness:
-            told = told._replace(useful=np.asarray(self.method.usefulness(self.state.server), dtype=np.float64)[agents])
+            told = told._replace(useful=usefulness_of(self.method, self.state.server, agents))
         return told

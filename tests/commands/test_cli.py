@@ -184,9 +184,18 @@ def test_show_and_plot_read_what_an_earlier_run_left(capsys: pytest.CaptureFixtu
 
 def test_list_says_what_a_study_can_name(capsys: pytest.CaptureFixture[str]) -> None:
     everything = json.loads(printed(capsys, "list", "--format", "json"))
-    assert {"algorithms", "objectives", "timing", "availability", "exchange", "faults", "tables", "stopping", "suites"} == set(
-        everything
-    )
+    assert {
+        "algorithms",
+        "objectives",
+        "timing",
+        "availability",
+        "exchange",
+        "selection",
+        "faults",
+        "tables",
+        "stopping",
+        "suites",
+    } == set(everything)
     assert {"name": "random", "summary": "uniform random search, without communication", "settings": {"queries": "1"},
             "presets": [], "ranges": {"queries": "at least 1"}, "reveals": "nothing",
             "meanings": {"queries": "Points of a decision."}} in everything["algorithms"]  # fmt: skip

@@ -20,7 +20,7 @@ from fedbo.actors.task import StepReport
 from fedbo.coordinator.kernel.engine import RecordedEvent
 from fedbo.coordinator.runtime.event_log import EventLog, read_moments
 from fedbo.objectives.outcome import Outcome
-from fedbo.tuning.ask_log import AskLog
+from fedbo.tuning.ask_log import StoredLog
 
 ENTRIES, NUMBERS, SECTOR = 3, 60, 512  # an entry is longer than a sector
 STRIDE = 11  # one place of so many is tried
@@ -61,7 +61,7 @@ def events(folder: Path) -> Written:
 
 def asked(folder: Path) -> Written:
     head, sizes = {"head": 1}, list[int]()
-    log, path = AskLog(folder / "agent", head), folder / "agent" / "log.jsonl"
+    log, path = StoredLog(folder / "agent", head), folder / "agent" / "log.jsonl"
     for number in range(ENTRIES):
         log.append({"ask": str(number), "u": _numbers(number), "client": None, "until": None})
         sizes.append(path.stat().st_size)
@@ -70,7 +70,7 @@ def asked(folder: Path) -> Written:
     def read() -> list[Any]:
         data = path.read_bytes()
         try:
-            again = AskLog(path.parent, head)
+            again = StoredLog(path.parent, head)
             again.close()
             return again.entries
         finally:

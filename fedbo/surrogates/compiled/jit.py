@@ -21,7 +21,7 @@ Tuple: Any = types.Tuple
 
 
 class _Notice(event.Listener):
-    """Prints one notice when the compiler runs, since that takes half a minute to two with an empty cache."""
+    """Prints one notice when the compiler runs, since that takes one minute to three with an empty cache."""
 
     told = False
 
@@ -30,7 +30,7 @@ class _Notice(event.Listener):
         if not self.told:
             self.told = True
             print(
-                "fedbo: compiling arithmetic for the first use of these methods (half a minute to two)",
+                "fedbo: compiling arithmetic for the first use of these methods (one to three minutes)",
                 file=sys.stderr,
                 flush=True,
             )

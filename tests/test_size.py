@@ -32,7 +32,7 @@ LINES = {
     "commands": 1316,
     "commands/export": 209,
     "commands/watch": 402,
-    "coordinator": 773,
+    "coordinator": 777,
     "coordinator/environment": 1569,
     "coordinator/idle": 431,
     "coordinator/kernel": 2987,
@@ -67,7 +67,7 @@ LINES = {
     "settings": 1923,
     "sites": 6547,
     "stopping": 475,
-    "study": 4600,
+    "study": 4607,
     "surrogates": 2405,
     "surrogates/compiled": 2933,
     "templates": 1,
@@ -76,7 +76,7 @@ LINES = {
     "workers": 2035,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 88789, "no room": 44702, "modules": 616}
+MOST = {"all": 88800, "no room": 44713, "modules": 616}
 
 
 @cache

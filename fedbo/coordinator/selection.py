@@ -168,7 +168,7 @@ class Selection:
 
     def __post_init__(self) -> None:
         check(self)
-        if self.who not in (*COINS, *CHOOSERS, *choosers):
+        if self.who not in COINS and self.who not in choosers:
             raise SettingError("who", words := unknown("selection", self.who, (*COINS, *choosers)), self.who, message=words)
         if self.others == "idle" and self.who in COINS:
             remedy = 'set who = "fraction", "speed", "usefulness" or "tiers" for idle agents'
@@ -188,11 +188,15 @@ class Selection:
     def chooser(self) -> Chooser:
         """Return what chooses a share; SettingError where it does not take its settings."""
         made = Fraction if self.who in COINS else choosers[self.who]
-        own = {one.name: getattr(self, one.name) for one in fields(made) if made in CHOOSERS.values()}
-        try:
-            return made(**own, **self.settings)
-        except TypeError as error:
-            raise SettingError("settings", f"do not suit '{self.who}': {error}", self.settings) from error
+        names = [one.name for one in fields(made)]
+        if made in CHOOSERS.values():
+            if self.settings:
+                raise SettingError("settings", "are for plug-ins; set the keys of [exchange.selection]", self.settings)
+            return made(**{name: getattr(self, name) for name in names})
+        if strange := self.settings.keys() - set(names):
+            words = f"'{self.who}' has no setting '{min(strange)}'; available: {', '.join(names) or 'none'}"
+            raise SettingError("settings", words, self.settings)
+        return made(**self.settings)
 
     def of_round(self, agents: Sequence[int] | Numbers, known: Knowledge, streams: Streams) -> set[int]:
         """Select among the `agents` that begin a round."""

@@ -104,7 +104,7 @@ class TurnServer(Server):
     def _working(self, state: CoreState) -> int:
         """Count the agents that have a turn, without those that are taken for dead by missing heartbeats."""
         active = state.rounds.active
-        return sum(not (self._detects and state.agents[number].known_offline) for number in active)
+        return sum(not state.agents[number].known_offline for number in active) if self._detects else len(active)
 
     def _draw(self, state: CoreState) -> int | None:
         """Draw an idle agent that is not known to be away, or any one where all are; None if no agent is idle."""

@@ -41,6 +41,7 @@ def with_defaults(study: Tables, swept: set[Loc]) -> Tables:
         "availability": fill(study.availability, "availability"),
         "group": tuple(_models(table, fill, "group", number) for number, table in enumerate(study.group)),
         "exchange": fill(_exchange(study), "exchange"),
+        "detection": None if study.detection is None else fill(study.detection, "detection"),
         "evaluation": fill(study.evaluation, "evaluation"),
         "fault": tuple(
             fill(table, "fault", number).model_copy(update={"label": labels[number]})

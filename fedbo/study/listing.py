@@ -11,6 +11,7 @@ from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms import catalog as algorithms
 from fedbo.algorithms.components.centres import Aggregation
 from fedbo.algorithms.reveals import Reveals, revealed_by
+from fedbo.coordinator.detection import Detection
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.environment.timing import DecisionTimeModel, SpeedClasses
 from fedbo.coordinator.selection import Selection, choosers
@@ -126,6 +127,7 @@ TABLES: dict[str, type[Any]] = {
     "timing.decision": DecisionTimeModel,
     "exchange.staleness": Staleness,
     "exchange.selection": Selection,
+    "detection": Detection,
     "evaluation": Policy,
     "algorithm.aggregation": Aggregation,
 }

@@ -89,7 +89,7 @@ def test_a_tier_is_of_one_speed_and_all_tiers_are_drawn() -> None:
     ("settings", "words"),
     [
         ({"who": "spead"}, "did you mean 'speed'"),
-        ({"who": "speed", "settings": {"x": 1}}, "do not suit 'speed'"),
+        ({"who": "speed", "settings": {"x": 1}}, "are for plug-ins"),
         ({"who": "poisson", "others": "idle"}, 'must be "work"'),
     ],
 )

@@ -14,6 +14,7 @@ import fedbo
 from fedbo.algorithms import catalog as algorithms
 from fedbo.callbacks import CALLBACKS, callback
 from fedbo.cli import main
+from fedbo.coordinator.selection import choosers
 from fedbo.execution.cluster import host_problems
 from fedbo.objectives import catalog as objectives
 from fedbo.settings import plugins
@@ -27,6 +28,7 @@ from fedbo.testing.plugin_contract import check_plugin, plugins_of
 MODULE = '''
 from dataclasses import dataclass
 from typing import ClassVar
+import numpy as np
 from fedbo.algorithms.random import Random
 from fedbo.algorithms.catalog import Entry
 from fedbo.coordinator.environment.availability import Bernoulli
@@ -63,6 +65,14 @@ class Pairs(Buffered):
     k: int = 2
 
 @dataclass(frozen=True)
+class Last:
+    """The last ones."""
+    step: int = 1
+
+    def choose(self, known, count, rng):
+        return np.arange(len(known.agents))[:: -self.step][:count]
+
+@dataclass(frozen=True)
 class Half:
     """Lacks nearly all of the protocol."""
 
@@ -84,6 +94,7 @@ ALL = {
     "timings": {"slow": "toss_{n}:Slow"},
     "availabilities": {"rare": "toss_{n}:Rare"},
     "exchanges": {"pairs": "toss_{n}:Pairs"},
+    "selections": {"last": "toss_{n}:Last"},
     "callbacks": {"noted": "toss_{n}:seen.append"},
 }
 Install = Callable[..., Path]
@@ -92,7 +103,7 @@ Install = Callable[..., Path]
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     """Let distributions be installed for one test: `install(name, version, {group: {name: place}})`."""
-    catalogues = (algorithms.catalogue(), objectives.catalogue(), timings, availabilities, exchanges, CALLBACKS)
+    catalogues = (algorithms.catalogue(), objectives.catalogue(), timings, availabilities, exchanges, choosers, CALLBACKS)
 
     def forget() -> None:
         plugins.declared.cache_clear()
@@ -128,6 +139,7 @@ def test_plugins_of_every_group_are_listed_and_run(install: Install, tmp_path: P
     assert listed["algorithms"]["coin"].settings["bias"] == "0.5"
     assert listed["objectives"]["hollow"].summary == "A hollow."
     assert all(name in listed[group] for group, name in (("timing", "slow"), ("availability", "rare"), ("exchange", "pairs")))
+    assert listed["selection"]["last"].summary == "The last ones."
     assert not broken()
     result = fedbo.run(STUDY, out=tmp_path / "run")
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
@@ -305,6 +317,43 @@ def test_contracts_of_a_distribution_are_checked_one_by_one(install: Install) ->
         check_plugin(plugin)
     with pytest.raises(ValueError, match="nobody: declares no plug-ins; those that do: bad, coins"):
         plugins_of("nobody")
+
+
+def test_a_selection_of_a_plugin_or_a_file_is_asked_with_its_settings(install: Install, tmp_path: Path) -> None:
+    """Two of six idle agents, the last ones first, take turns by rounds; by turns the last idle one is next."""
+    folder = install("coins", "1.2", ALL)
+    study = {**STUDY, "objective": {"name": "quadratic", "agents": 6}, "algorithm": [{"name": "share_best", "every": 1}]}
+    study |= {"timing": {}, "availability": {}}
+    for who in ("last", f"{folder / 'toss_coins.py'}:Last"):
+        selection = {"who": who, "share": 0.34, "others": "idle", "settings": {"step": 2}}
+        run = {**study, "exchange": {"mode": "barrier", "selection": selection}}
+        result = fedbo.run(run, out=tmp_path / f"run-{len(who)}")
+        assert {row["agent"] for row in result.events.to_pylist() if row["kind"] == "started"} == {3, 5}
+        manifest = json.loads((result.directory / "manifest.json").read_text())
+        assert "selections.last" in manifest["plugins"] if who == "last" else manifest["code"]
+    turns = {**study, "exchange": {"mode": "immediate", "selection": {"who": "last", "concurrency": 1}}}
+    events = fedbo.run(turns, out=tmp_path / "turns").events.to_pylist()
+    assert [row["agent"] for row in events if row["kind"] == "drawn"][:3] == [5, 5, 4]
+    wrong = {"who": "last", "share": 0.5, "settings": {"stpe": 2}}
+    with pytest.raises(StudyError, match="'last' has no setting 'stpe'; available: step"):
+        load_study({**study, "exchange": {"mode": "barrier", "selection": wrong}})
+
+
+def test_a_selection_that_decides_by_chance_breaks_its_contract(install: Install) -> None:
+    module = """
+import itertools
+from dataclasses import dataclass
+
+COUNT = itertools.count()
+
+@dataclass(frozen=True)
+class Odd:
+    def choose(self, known, count, rng):
+        return [(next(COUNT) // 7 + place) % len(known.agents) for place in range(count)]
+"""
+    install("odd", "0.1", {"selections": {"odd": "toss_{n}:Odd"}}, module)
+    with pytest.raises(ContractBroken, match="has other tables at its second run"):
+        check_plugin(*plugins_of("odd"))
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,13 @@ WRONG: list[tuple[str, str]] = [
     ("[exchange]\nmode = 'buffered'\nk = 2\nselection = {who = 'speed', share = 0.5}",
      "[exchange] selection.who = 'speed': under 'buffered' there are no rounds to take a share of; "
      'use "poisson", or set concurrency'),
+    ("[detection]\nheartbeat = 2.0\ntimeout = 1.0", "[detection] timeout = 1.0: must be at least the heartbeat of 2"),
+    ("[detection]\nheartbeat = -1.0", "[detection] heartbeat = -1.0: must be above 0"),
+    ("[detection]\nheart = 1.0", "[detection] heart = 1.0: no such key; did you mean 'heartbeat'?"),
+    ("[exchange]\nmode = 'buffered'\nk = 2\nselection = {concurrency = 99}",
+     "[exchange] selection.concurrency = 99: must be at most 4, the number of agents"),
+    ("[exchange]\nmode = 'buffered'\nk = 2\nselection = {concurrency = 2, who = 'speed', others = 'idle'}",
+     "[exchange] selection.concurrency = 2: makes agents idle that have no turn; remove others = \"idle\""),
     ("[exchange]\nmode = 'barrier'\nselection = {concurrency = 2}",
      "[exchange] selection.concurrency = 2: is for modes without rounds, and 'barrier' has rounds; use who and share"),
     ("[exchange]\nmode = 'buffered'\nk = 2\nselection = {concurrency = 2, who = 'poisson', share = 0.5}",

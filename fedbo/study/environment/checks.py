@@ -63,6 +63,10 @@ def _turns(study: StudyTables, exchange: Exchange) -> Iterator[SettingError]:
         yield SettingError(loc, f"is for modes without rounds, and '{exchange.mode}' has rounds; use who and share")
     if exchange.selection.who == "poisson":
         yield SettingError(loc, 'draws one agent at a time, and "poisson" flips a coin for each; set who = "all"')
+    if exchange.selection.others == "idle":
+        yield SettingError(loc, 'makes agents idle that have no turn; remove others = "idle"')
+    if (exchange.selection.concurrency or 0) > (count := study.federation().n_agents):
+        yield SettingError(loc, f"must be at most {count}, the number of agents")
     for table in study.algorithm:
         if (made := table.make()).queries is None or isinstance(made, Waiting):
             yield SettingError(loc, f"'{table.title}' may wait for an answer that only drawn agents get; remove it")

@@ -164,7 +164,7 @@ def draw_document(rng: np.random.Generator, folder: Path | None = None, algorith
         document["record"] = {"idle": True}
     if document["exchange"]["mode"] == "deadline":
         document["exchange"] |= draws.keep(0.3, lengths=[draws.number(0.2, 6.0) for _ in range(draws.whole(1, 3))])
-    if document["exchange"]["mode"] == "barrier" and not private and draws.chance(0.3):
+    if document["exchange"]["mode"] == "barrier" and draws.chance(0.3):
         of_adaptive = {"quorum": draws.number(0.1, 1.0), "factor": draws.number(0.0, 5.0), "length": draws.number(0.2, 6.0)}
         document["exchange"] |= {"mode": "adaptive", **draws.keep(0.5, late="carry", **of_adaptive)}
     if document["exchange"]["mode"] in ("buffered", "immediate") and not private and draws.chance(0.3):

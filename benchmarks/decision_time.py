@@ -1,7 +1,8 @@
 """Time of all decisions of a run against the number of other agents (Dai et al. 2020, Fig. 3d), without evaluations.
 
 Every agent has its history and sends one message before the first decision. Then one target makes all decisions of the study,
-on one thread. `fedbo reproduce fts --only fig3d` draws what this prints. RGPE and TAF are of the plug-in fedbo-rivals.
+on one thread. `fedbo reproduce fts --only fig3d` draws what this prints. It needs the plug-in fedbo-papers, and
+fedbo-rivals for RGPE and TAF.
 
     python benchmarks/decision_time.py [examples/papers/fts_fig3d.toml] [--set KEY=VALUE ...]
 """
@@ -16,8 +17,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from fedbo.lab.papers.decision_time import decisions
 from fedbo.study.study import load_study
+from fedbo_papers.decision_time import decisions
 
 STUDY = Path(__file__).resolve().parents[1] / "examples" / "papers" / "fts_fig3d.toml"
 

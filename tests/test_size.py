@@ -47,7 +47,6 @@ LINES = {
     "lab": 1,
     "lab/benchmarking": 1069,
     "lab/fork": 1195,
-    "lab/papers": 1337,
     "lab/tabulation": 838,
     "lab/twins": 2150,
     "lab/why": 1972,
@@ -76,7 +75,7 @@ LINES = {
     "workers": 2035,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 88800, "no room": 44713, "modules": 616}
+MOST = {"all": 87463, "no room": 44713, "modules": 607}
 
 
 @cache

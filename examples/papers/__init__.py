@@ -1,1 +1,1 @@
-"""Manifests of papers, and their studies: `fedbo reproduce`."""
+"""Manifests of papers, and their studies: `fedbo reproduce` of the plug-in fedbo-papers."""

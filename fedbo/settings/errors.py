@@ -16,7 +16,7 @@ _IN_PLUGINS = {
         "guide_shuffled quantile_transfer rgpe taf"
     },
     "attribute": {"fedbo-hunt": "Hunt hunt"},
-    "command": {"fedbo-hunt": "hunt"},
+    "command": {"fedbo-hunt": "hunt", "fedbo-papers": "reproduce"},
 }
 _CONTROLS = ("_centre", "_noise", "_shuffled", "_uniform")  # how the names of controls of an algorithm end
 

@@ -15,7 +15,6 @@ from fedbo.algorithms.random import Random
 from fedbo.algorithms.returned import asked
 from fedbo.algorithms.streams import Streams
 from fedbo.analysis.timeline_bars import kind_of
-from fedbo.lab.papers.statements import FEDERATED_ORIGINS
 from fedbo.objectives.functions import Quadratic
 from fedbo.settings.own_code import ReturnError
 
@@ -47,7 +46,6 @@ def test_an_origin_that_is_none_of_the_known_ones_is_refused_before_the_evaluati
 
 
 def test_what_counts_as_federated_is_named_by_the_closed_set() -> None:
-    assert set(FEDERATED_ORIGINS) <= ORIGINS
     kinds = {origin: kind_of({"error": None, "phase": "search", "origin": origin}) for origin in ORIGINS}
     assert [origin for origin, kind in kinds.items() if kind == "federated query"] == ["federated"]
 

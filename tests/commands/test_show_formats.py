@@ -6,7 +6,6 @@ import csv
 import io
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -14,12 +13,10 @@ from rich.cells import cell_len
 from synthetic_run import document, write_run
 
 from fedbo.analysis.comparison import target_of
-from fedbo.analysis.records.text_table import TextTable
 from fedbo.analysis.result import Result
 from fedbo.cli import OK, WRONG_INPUT, main
 from fedbo.figures.reports.disruptions import disruptions_table, tables_of
 from fedbo.figures.reports.tables import ShownConsole, amount
-from fedbo.lab.papers.command import _summary
 
 VIEWS = ("", "--trouble", "--trouble --agents", "--best", "--trials")
 
@@ -100,13 +97,3 @@ def test_a_cell_with_a_pipe_stays_one_cell(capsys: pytest.CaptureFixture[str], t
     rows = list(csv.reader(printed(capsys, "show", folder, "--format", "csv").splitlines()))
     assert rows[1][1] == "a|b, =c" and len({len(row) for row in rows}) == 1
     assert "| a\\|b, =c |" in printed(capsys, "show", folder, "--format", "markdown")
-
-
-def test_the_statements_of_a_paper_are_words_at_the_left() -> None:
-    outcome = SimpleNamespace(figure=SimpleNamespace(id="fig1"), missing="no data", statements=())
-    paper = SimpleNamespace(paper=SimpleNamespace(title="A paper"))
-    made = SimpleNamespace(outcomes=[outcome], request=SimpleNamespace(only=()), manifest=paper)
-    table = _summary(made)  # type: ignore[arg-type]
-    assert isinstance(table, TextTable) and table.title == "A paper"
-    assert table.markdown().splitlines()[3:] == ["| --- | --- | --- | --- |", "| fig1 | no data | skipped |  |"]
-    assert r"\begin{tabular}{llll}" in table.latex()

@@ -34,7 +34,6 @@ WRONG: list[tuple[list[str], str]] = [
     (["tabulate", "study.toml", "--out", BELOW], "'afile/x': cannot create a folder there (Not a directory); use another one"),
     (["tabulate", "study.toml", "--out", LONG], f"'{LONG}': cannot create a folder there (File name too long)"),
     (["tabulate", LONG], f"no objective '{LONG}'"),
-    (["reproduce", "x", "--papers", BELOW], "afile/x: no such folder, so there is no paper 'x'"),
 ]  # fmt: skip
 
 

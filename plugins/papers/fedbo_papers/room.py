@@ -1,13 +1,12 @@
-"""The room of `fedbo reproduce`."""
+"""The room of `fedbo reproduce`, which `pyproject.toml` names as an entry point."""
 
 from fedbo.settings.rooms import Command, Room
 
 ROOM = Room(
     sentence="Reproduce the figures and statements of a paper.",
-    tests=("lab/papers",),
     commands={
         "reproduce": Command(
-            "fedbo.lab.papers.command:reproduce",
+            "fedbo_papers.command:reproduce",
             "Run studies",
             5,
             "Reproduce the figures and statements of a paper.",

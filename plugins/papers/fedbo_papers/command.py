@@ -14,7 +14,7 @@ from fedbo.commands.new import example_folder
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fedbo.lab.papers.reproduction import Reproduction
+    from fedbo_papers.reproduction import Reproduction
 
 
 def reproduce(
@@ -34,10 +34,10 @@ def reproduce(
     Runs that already finished in the same directory are reused. Repeat the command to continue after Ctrl-C.
     """
     from fedbo.figures.reports.tables import console
-    from fedbo.lab.papers.manifest import find_paper
-    from fedbo.lab.papers.page import PAGE, facts, write_page
-    from fedbo.lab.papers.reproduction import ReproductionRequest
-    from fedbo.lab.papers.reproduction import reproduce as figures_of
+    from fedbo_papers.manifest import find_paper
+    from fedbo_papers.page import PAGE, facts, write_page
+    from fedbo_papers.reproduction import ReproductionRequest
+    from fedbo_papers.reproduction import reproduce as figures_of
 
     folder = out or Path("runs") / f"reproduce-{paper}{'-quick' * quick}"
     chosen = [one.strip() for one in only.split(",") if one.strip()] if only else []

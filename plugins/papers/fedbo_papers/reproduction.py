@@ -14,10 +14,15 @@ from fedbo.execution.again import has_ended, run_again
 from fedbo.execution.failures import RunError
 from fedbo.execution.progress import Progress
 from fedbo.execution.requirements import ABSENT, require_objective
-from fedbo.lab.papers.decision_time import Times, is_measured, measure
-from fedbo.lab.papers.manifest import FigureTable, Manifest, chosen, load_manifest, suits
-from fedbo.lab.papers.plot import draw_paper
-from fedbo.lab.papers.statements import (
+from fedbo.objectives.datasets.data import DataMissingError
+from fedbo.settings.errors import in_plugin
+from fedbo.study.document import StudyError, read
+from fedbo.study.paths import make_folder, usable
+from fedbo.study.study import Study, load_study
+from fedbo_papers.decision_time import Times, is_measured, measure
+from fedbo_papers.manifest import FigureTable, Manifest, chosen, load_manifest, suits
+from fedbo_papers.plot import draw_paper
+from fedbo_papers.statements import (
     AlgorithmRow,
     FigureData,
     PublishedComparison,
@@ -26,11 +31,6 @@ from fedbo.lab.papers.statements import (
     compare_published,
     judge,
 )
-from fedbo.objectives.datasets.data import DataMissingError
-from fedbo.settings.errors import in_plugin
-from fedbo.study.document import StudyError, read
-from fedbo.study.paths import make_folder, usable
-from fedbo.study.study import Study, load_study
 
 _PATH = re.compile(r"(?<![\w.])/(?:[^\s/'\"]+/)+")
 

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,24 +15,30 @@ import pytest
 from matplotlib.image import imread
 
 from fedbo.actors.storage.rows import RunKey
+from fedbo.algorithms.base import ORIGINS
 from fedbo.algorithms.catalog import algorithms
 from fedbo.analysis.averages import mean_and_error
+from fedbo.analysis.records.text_table import TextTable
 from fedbo.analysis.result import Result
 from fedbo.analysis.summary import Difference, difference
 from fedbo.cli import main
 from fedbo.commands.arguments import FAILED, INTERRUPTED, OK, WRONG_INPUT
-from fedbo.lab.papers.decision_time import Times, measure
-from fedbo.lab.papers.manifest import TestTable, load_manifest
-from fedbo.lab.papers.page import interval
-from fedbo.lab.papers.plot import paper_figure
-from fedbo.lab.papers.reproduction import ReproductionRequest, reproduce, without_folders
-from fedbo.lab.papers.statements import FigureData, judge, verdict
 from fedbo.objectives.catalog import federations
 from fedbo.objectives.datasets import data
 from fedbo.objectives.datasets.inventory import DataFile, DataSet
+from fedbo.settings import rooms
 from fedbo.settings.errors import _IN_PLUGINS
 from fedbo.study.document import read, to_toml
 from fedbo.study.study import StudyError, load_study
+from fedbo.testing.plugin_contract import check_plugin, plugins_of
+from fedbo_papers.command import _summary
+from fedbo_papers.decision_time import Times, measure
+from fedbo_papers.manifest import TestTable, load_manifest
+from fedbo_papers.page import interval
+from fedbo_papers.plot import paper_figure
+from fedbo_papers.reproduction import ReproductionRequest, reproduce, without_folders
+from fedbo_papers.statements import FEDERATED_ORIGINS, FigureData, judge, verdict
+from plugins.conftest import forget
 
 SHIPPED = Path(__file__).resolve().parents[3] / "examples" / "papers"
 
@@ -392,6 +399,9 @@ def test_wrong_arguments_are_told_in_one_line(
     assert "no paper 'tiny'; available: fts" in capsys.readouterr().err  # those that come with the package
     assert main(["reproduce", "tiny", "--papers", "nowhere"]) == WRONG_INPUT
     assert "nowhere: no such folder" in capsys.readouterr().err
+    (tmp_path / "afile").touch()
+    assert main(["reproduce", "x", "--papers", "afile/x"]) == WRONG_INPUT
+    assert "afile/x: no such folder, so there is no paper 'x'" in capsys.readouterr().err
     assert main(["reproduce", "tny", "--papers", str(folder)]) == WRONG_INPUT
     assert "no paper 'tny'; did you mean 'tiny'? available: tiny" in capsys.readouterr().err
 
@@ -504,3 +514,31 @@ def test_every_study_of_a_shipped_manifest_is_valid_in_both_sizes(path: Path) ->
             lacking.add(study["objective"]["name"])
     if lacking:
         pytest.skip(f"not here: {', '.join(sorted(lacking))}; set FEDBO_DATA to the folder that has the data sets")
+
+
+def test_the_statements_of_a_paper_are_words_at_the_left() -> None:
+    outcome = SimpleNamespace(figure=SimpleNamespace(id="fig1"), missing="no data", statements=())
+    paper = SimpleNamespace(paper=SimpleNamespace(title="A paper"))
+    made = SimpleNamespace(outcomes=[outcome], request=SimpleNamespace(only=()), manifest=paper)
+    table = _summary(made)  # type: ignore[arg-type]
+    assert isinstance(table, TextTable) and table.title == "A paper"
+    assert table.markdown().splitlines()[3:] == ["| --- | --- | --- | --- |", "| fig1 | no data | skipped |  |"]
+    assert r"\begin{tabular}{llll}" in table.latex()
+
+
+def test_what_counts_as_federated_is_named_by_the_closed_set() -> None:
+    assert set(FEDERATED_ORIGINS) <= ORIGINS
+
+
+def test_help_lists_the_command_and_without_the_plug_in_the_error_names_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["--help"]) == OK
+    assert re.search("^  reproduce +Reproduce the figures", capsys.readouterr().out, re.MULTILINE)
+    check_plugin(*plugins_of("fedbo-papers"))
+    monkeypatch.setattr(rooms, "_are_declared", lambda: False)
+    forget()
+    assert main(["reproduce", "fts"]) == WRONG_INPUT
+    assert "command 'reproduce' is in the plug-in fedbo-papers, which is not installed" in capsys.readouterr().err
+    monkeypatch.undo()
+    forget()

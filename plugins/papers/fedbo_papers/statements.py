@@ -19,10 +19,10 @@ from fedbo.analysis.grouping import of_algorithm, of_kinds
 from fedbo.analysis.result import Result
 from fedbo.analysis.summary import Difference, paired
 from fedbo.analysis.traces import Array, IncumbentTrace
-from fedbo.lab.papers.decision_time import Times
-from fedbo.lab.papers.manifest import TIMED, FigureTable, TestTable
 from fedbo.objectives.base import Metric
 from fedbo.study.study import Study
+from fedbo_papers.decision_time import Times
+from fedbo_papers.manifest import TIMED, FigureTable, TestTable
 
 Verdict = Literal["holds", "does not hold", "inconclusive"]
 

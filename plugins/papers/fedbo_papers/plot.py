@@ -19,7 +19,7 @@ from fedbo.analysis.traces import Array
 from fedbo.figures.curves import label_panel, limits, line
 from fedbo.figures.layout import legend_above
 from fedbo.figures.style import COLOURS, FAINT, STYLE, band_entry, decades, save, style_at, styled
-from fedbo.lab.papers.statements import FigureData, message_length, native_mean, replicate_scores
+from fedbo_papers.statements import FigureData, message_length, native_mean, replicate_scores
 
 _SHAPES = ("o", "s", "^", "D", "v", "P", "X")
 

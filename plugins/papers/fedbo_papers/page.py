@@ -17,7 +17,7 @@ from fedbo.actors.storage import atomic
 from fedbo.analysis.summary import Difference
 from fedbo.execution.directory import versions
 from fedbo.figures.reports.tables import plain
-from fedbo.lab.papers.reproduction import FigureOutcome, Reproduction, ReproductionRequest, seconds_of
+from fedbo_papers.reproduction import FigureOutcome, Reproduction, ReproductionRequest, seconds_of
 
 PAGE, FACTS = "index.html", "summary.json"
 

@@ -66,7 +66,7 @@ LINES = {
     "settings": 1923,
     "sites": 6547,
     "stopping": 475,
-    "study": 4607,
+    "study": 4647,
     "surrogates": 2405,
     "surrogates/compiled": 2933,
     "templates": 1,
@@ -75,7 +75,7 @@ LINES = {
     "workers": 2035,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 87463, "no room": 44713, "modules": 607}
+MOST = {"all": 87503, "no room": 44753, "modules": 607}
 
 
 @cache

@@ -78,8 +78,15 @@ def _history(history: HistoryTable, fill: Callable[..., Any], *loc: str | int) -
 
 
 def _exchange(study: StudyTables) -> ExchangeTable:
-    """Set a mode that is not set: "barrier" where an algorithm is useless without rounds."""
+    """Set a mode that is not set, "barrier" where an algorithm is useless without rounds, and count what is a share.
+
+    The cells of a sweep may differ in their agents, so each counts for itself.
+    """
     given = study.exchange
+    try:
+        given = given if study.sweep else given.counted(len(study.targets))
+    except ValueError:  # told where it is filled in
+        return given
     if "mode" in given.model_fields_set:
         return given
     try:

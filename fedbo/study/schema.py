@@ -11,9 +11,11 @@ from pydantic_core import core_schema as core
 from pydantic_core import to_jsonable_python
 
 from fedbo.algorithms.catalog import Entry
+from fedbo.coordinator.modes import MODES
 from fedbo.settings.plugins import Catalogue
 from fedbo.settings.ranges import OneOf, marks_of, meanings
 from fedbo.study.base import Declared, Named
+from fedbo.study.environment.tables import ExchangeTable
 from fedbo.study.listing import first_line
 from fedbo.study.settings import names_of, plain, reader_of
 from fedbo.study.study import Study
@@ -85,6 +87,9 @@ class _Generator(GenerateJsonSchema):
             if issubclass(table, ObjectiveTable) and "noise" not in names:
                 properties |= self._settings(AddedNoise)["properties"]
             found = self._closed(declared, names, properties)
+            if issubclass(table, ExchangeTable) and name in MODES and (number := found["properties"].get("k")):
+                share = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+                number["anyOf"] = [{key: number.pop(key) for key in ("type", "minimum")}, share]
             required = [key] if common[key].get("default") != name else []
             found["required"] = [*required, *found.get("required", ())]
             summary = entry.summary if isinstance(entry, Entry) else ""

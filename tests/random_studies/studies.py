@@ -180,6 +180,8 @@ def draw_document(rng: np.random.Generator, folder: Path | None = None, algorith
     if draws.chance(0.15):
         every = draws.number(0.1, 2.0)
         document["detection"] = {"heartbeat": every, "timeout": float(f"{every * draws.number(1.0, 4.0):.6g}")}
+    if "k" in document["exchange"] and draws.chance(0.2):
+        document["exchange"]["k"] = draws.number(0.05, 0.95)
     return {name: table for name, table in document.items() if table}
 
 

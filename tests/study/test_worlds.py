@@ -105,6 +105,32 @@ def test_a_study_that_says_nothing_of_the_world_has_the_tidy_one() -> None:
     assert study.evaluation.make() == Policy()
 
 
+@pytest.mark.parametrize(
+    ("share", "selection", "k"),
+    [
+        (0.3, {}, 3),
+        (0.04, {}, 1),
+        (0.8, {"who": "fraction", "share": 0.5}, 4),
+        (0.5, {"who": "poisson", "share": 0.4}, 2),
+    ],
+)
+def test_a_share_of_the_agents_becomes_a_number_of_messages(share: float, selection: dict[str, Any], k: int) -> None:
+    exchange = {"mode": "first_k", "k": share, "selection": selection}
+    study = load_study(tables(exchange=exchange))
+    assert study.document()["exchange"]["k"] == k
+    assert study.exchange.make() == load_study(tables(exchange={**exchange, "k": k})).exchange.make()
+
+
+def test_each_cell_of_a_sweep_counts_its_own_agents() -> None:
+    some = load_study(tables(exchange={"mode": "buffered", "k": 0.3}, sweep={"objective.agents": [10, 20]}))
+    assert some.document()["exchange"]["k"] == 0.3
+    assert [cell.study.exchange.make().k for cell in again(some).cells()] == [3, 6]
+    swept = load_study(tables(exchange={"mode": "buffered"}, sweep={"exchange.k": [0.1, 0.5, 3]}))
+    assert [cell.study.exchange.make().k for cell in swept.cells()] == [1, 5, 3]
+    turns = {"mode": "buffered", "k": 0.25, "selection": {"concurrency": 8}}
+    assert load_study(tables(exchange=turns)).exchange.make().k == 2
+
+
 def test_a_resolved_world_reads_as_itself() -> None:
     study = load_study(FULL)
     assert again(study) == study

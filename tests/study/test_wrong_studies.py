@@ -269,6 +269,12 @@ def test_a_refused_default_is_said_to_be_one(table: dict[str, Any], line: str) -
     assert str(caught.value) == f"study: {line}"
 
 
+@pytest.mark.parametrize("k", [0.0, 1.0, 1.5, -0.5, "10%", True])
+def test_messages_are_a_number_or_a_share(k: Any) -> None:
+    with pytest.raises(StudyError, match="k = .*: must be a whole number of messages, at least 1, or a share of the agents"):
+        load_study({**tomllib.loads(RIGHT), "exchange": {"mode": "buffered", "k": k}})
+
+
 def test_what_is_no_readable_file_is_told_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("right.toml").write_text(RIGHT, encoding="utf-8")

@@ -119,7 +119,7 @@ class Answers:
     accepts_late: ClassVar[bool] = True
     oldest: ClassVar[int | None] = None
     k: int | None = None
-    """Messages after which the coordinator answers."""
+    """Messages after which the coordinator answers, or a share of the agents that are asked."""
 
     def deadline_of(self, rounds: Rounds) -> None:
         """Return None: there are no rounds."""
@@ -139,7 +139,7 @@ class InRounds:
     __slots__ = ()
     is_synchronous: ClassVar[bool] = True
     k: int | None = None
-    """Messages after which a round closes."""
+    """Messages after which a round closes, or a share of the agents that are asked."""
     length: float | None = None
     """Units of time after which a round closes."""
     minimum: int = 1

@@ -145,6 +145,34 @@ class ExchangeTable(Named):
     mode: str = "immediate"
     """Name of an exchange mode. Default: barrier where an algorithm needs rounds."""
 
+    @property
+    def share(self) -> float | None:
+        """Return a `k` that is a share of the agents, None where it is a number of messages; StudyError if it is neither."""
+        k = self.settings.get("k")
+        if type(k) is int or getattr(MODES.get(self.mode), "k", None) is None or "k" not in self.settings:
+            return None
+        if not (isinstance(k, float) and 0 < k < 1):
+            remedy = "must be a whole number of messages, at least 1, or a share of the agents between 0 and 1"
+            raise StudyError.of([SettingError(("k",), remedy)])
+        return k
+
+    def counted(self, agents: int) -> Self:
+        """Return the table with a number of messages in place of a share of so many `agents`, or of those asked at once."""
+        if self.share is None:
+            return self
+        selection = self.make().selection
+        asked = selection.concurrency or max(1, round(selection.share * agents))
+        return self.model_copy(update={"k": max(1, round(self.share * asked))})
+
+    @kept
+    def make(self) -> Any:
+        """Return the mode. A share, which only a study with a sweep keeps for its cells, counts as one message."""
+        return super().make() if self.share is None else self.model_copy(update={"k": 1}).make()
+
+    def resolved(self) -> Self:
+        """Return the table with every setting; a share that is left stays one."""
+        return super().resolved() if self.share is None else self._showing(names_of(self._look_up()), k=self.share)
+
 
 class DetectionTable(Declared):
     """[detection]: heartbeats, by which the coordinator learns that agents are silent. Default: it knows of crashes at once."""

@@ -18,9 +18,9 @@ SLACK = 0.05  # a room that has become smaller by more than this share keeps the
 # Folders of the package, with their lines of Python. A folder does not count those of its own that stand here too.
 LINES = {
     ".": 635,
-    "actors": 2855,
-    "actors/evaluation": 1221,
-    "actors/storage": 1965,
+    "actors": 2857,
+    "actors/evaluation": 1224,
+    "actors/storage": 1966,
     "algorithms": 2283,
     "algorithms/admm": 946,
     "algorithms/bandits": 2257,
@@ -38,7 +38,7 @@ LINES = {
     "coordinator/kernel": 2987,
     "coordinator/logged": 711,
     "coordinator/runtime": 1089,
-    "execution": 2665,
+    "execution": 2677,
     "fast": 2623,
     "figures": 1496,
     "figures/kinds": 934,
@@ -51,7 +51,7 @@ LINES = {
     "lab/twins": 2150,
     "lab/why": 1972,
     "lab/worth": 569,
-    "objectives": 2096,
+    "objectives": 2103,
     "objectives/applications": 666,
     "objectives/classifiers": 2243,
     "objectives/coupled": 250,
@@ -60,22 +60,22 @@ LINES = {
     "objectives/synthetic": 675,
     "objectives/tables": 536,
     "objectives/tasks": 1951,
-    "objectives/typed_spaces": 898,
+    "objectives/typed_spaces": 922,
     "optuna": 507,
     "privacy": 3205,
     "settings": 1923,
     "sites": 6547,
-    "stopping": 475,
+    "stopping": 650,
     "study": 4647,
     "surrogates": 2405,
     "surrogates/compiled": 2933,
     "templates": 1,
     "testing": 900,
-    "tuning": 2942,
-    "workers": 2035,
+    "tuning": 2948,
+    "workers": 2058,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 87503, "no room": 44753, "modules": 607}
+MOST = {"all": 87756, "no room": 44802, "modules": 608}
 
 
 @cache

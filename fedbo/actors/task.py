@@ -232,9 +232,11 @@ class Task:
 
 
 def reported_stopping(task: Task, folder: Path) -> Any:
-    """Return the `ReportedStopping` of a run in real time, with its logs in a folder; None where nothing stops early."""
-    made = optional("reported_stopping")
-    return None if made is None or task.reported is None else made(task.reported, folder, task.federation.metric.sign)
+    """Return the `ReportedStopping` of a run, with its files in a folder; None where no evaluation stops or is restored."""
+    made, restores = optional("reported_stopping"), getattr(task.federation, "takes_restore", False)
+    if made is None or (task.reported is None and not restores):
+        return None
+    return made(task.reported, folder, task.federation.metric.sign)
 
 
 def objective_of(federation: Federation, number: int, world: Streams) -> Objective:

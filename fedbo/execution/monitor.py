@@ -5,8 +5,10 @@ It reads the files of the runs, so it works the same wherever they run, and it c
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,12 @@ class RunMonitor:
                     continue
                 for record in records:
                     self._take(folder, task, record)
+            for path in sorted(folder.path.glob("deleted-*.log")):
+                with suppress(FileNotFoundError):
+                    lines = path.read_text(encoding="utf-8").splitlines()
+                    for line in lines[self._places.get(path, 0) :]:
+                        print(f"warning: {line}", file=sys.stderr)
+                    self._places[path] = len(lines)
         for tables in self._tables:
             for found in tables.new():
                 if isinstance(found, Evaluation):
@@ -128,6 +136,7 @@ class TableParts:
         found = EvaluationRecord(
             row.agent, number, row.x, outcome=row.outcome, started=row.started, finished=row.finished, error=row.error
         )
+        found.stopped = row.stopped
         return _evaluation(self._task.federation, found, self._task.goals_of(row.agent), self._folder.key)
 
 
@@ -151,5 +160,6 @@ def _evaluation(
         metrics=dict(record.outcome.metrics),
         reports=tuple(record.outcome.reports),
         run=run,
+        stopped=record.stopped,
         feasible=None if goals is None else record.error is None and goals.feasible(record.outcome),
     )

@@ -26,6 +26,7 @@ class Evaluation:
     - `started`, `finished`: in the study's unit of time, or seconds since the study's start.
     - `reports`: pairs of a step and the value reported for it.
     - `run`: key of its run.
+    - `stopped`: "stopped" or "paused" where it ended before its last step.
     - `feasible`: whether it keeps the limits of its agent; None in a study that names no metrics.
     """
 
@@ -39,6 +40,7 @@ class Evaluation:
     metrics: dict[str, float] = field(default_factory=dict)
     reports: tuple[tuple[float, float], ...] = ()
     run: RunKey = NO_RUN
+    stopped: str | None = None
     feasible: bool | None = None
 
 

@@ -18,7 +18,7 @@ from fedbo.objectives.outcome import Outcome, native_number, outcome_by_name
 from fedbo.objectives.python_function import load
 from fedbo.objectives.space import inside
 from fedbo.objectives.typed_spaces.declared_space import as_declared, read_space
-from fedbo.objectives.typed_spaces.reports import Reports, StoppedEarly, note_reports
+from fedbo.objectives.typed_spaces.reports import Reports, StoppedEarly, note_reports, restore
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import check
@@ -53,8 +53,9 @@ class TypedCall:
     def evaluate(self, x: Array, rng: np.random.Generator) -> Outcome:
         """Call the function with the configuration at x `(d,)`; TypeError unless it returns a number or numbers by name."""
         configuration = as_declared(self.written, self.space.configuration(inside(self.space.parameters, x)))
-        takes, report = _takes(self.carried.function), Reports()
-        given = {"agent": self.agent, "rng": rng, "report": report}
+        takes = _takes(self.carried.function)
+        report = Reports("restore" in takes)
+        given = {"agent": self.agent, "rng": rng, "report": report, "restore": restore}
         try:
             value = self.carried.function(configuration, **{name: given[name] for name in takes})
         except StoppedEarly:
@@ -75,8 +76,9 @@ class TypedCall:
 class TypedFunction(CountedFederation):
     """A Python function of a configuration in a typed space.
 
-    function: a callable, or its place as "package.module:name". It takes the configuration, and optionally `agent`, `rng` and
-      `report` by name. `report(value, step)` records the value after a step and returns "go", or "stop" to end the evaluation.
+    function: a callable, or its place as "package.module:name". It takes the configuration, and optionally `agent`, `rng`,
+      `report` and `restore` by name. `report(value, step, checkpoint)` records the value after a step and returns "go", or
+      "stop" to end the evaluation. `restore()` returns the last checkpoint, from which the evaluation continues, or None.
       The function returns a number, or a dictionary of numbers with `metric_name`.
     space: a `ConfigSpace.ConfigurationSpace` as JSON (`json.dumps(space.to_serialized_dict())`). `fedbo.tune` adds `"nested":
       true` for nested dictionaries; the function then receives its configuration in that shape.
@@ -87,7 +89,7 @@ class TypedFunction(CountedFederation):
     random_per_replicate: ClassVar[bool] = False
 
     function: str | Callable[..., Any]
-    """Place of f(config), which may also take agent, rng and report."""
+    """Place of f(config), which may also take agent, rng, report and restore."""
     space: str
     """ConfigSpace.ConfigurationSpace as JSON."""
     agents: Annotated[int, Ge(1)] = 1
@@ -144,6 +146,11 @@ class TypedFunction(CountedFederation):
         """Return whether the function can report the values of its steps."""
         return "report" in _takes(self._callable)
 
+    @property
+    def takes_restore(self) -> bool:
+        """Return whether the function can continue from a checkpoint."""
+        return "restore" in _takes(self._callable)
+
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> TypedCall:
         """Build one agent's view of the function."""
         require_agent(agent, self.agents)
@@ -176,11 +183,11 @@ def given_function(place: str) -> Callable[..., Any] | None:
     return _given.get().get(place)
 
 
-CARRIED = ("agent", "rng", "report")  # arguments that a function may have beside the configuration
+CARRIED = ("agent", "rng", "report", "restore")  # arguments that a function may have beside the configuration
 
 
 def _takes(function: Callable[..., Any]) -> list[str]:
-    """List which of agent, rng and report a function asks for."""
+    """List which of `CARRIED` a function asks for."""
     try:
         taken = inspect.signature(function).parameters.values()
     except ValueError:  # some functions written in C do not say
@@ -204,7 +211,7 @@ def _check_signature(function: Callable[..., Any]) -> None:
         needed = one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
         if needed and (one.name not in CARRIED or one.kind is one.POSITIONAL_ONLY):
             raise SettingError(
-                "function", f"has the argument '{one.name}', which is never set; use agent, rng, report, or a default"
+                "function", f"has the argument '{one.name}', which is never set; use {', '.join(CARRIED)}, or a default"
             )
 
 

@@ -1,7 +1,8 @@
-"""Early stopping in real time: reports of running evaluations are judged at rungs, by a log that all processes of a run share.
+"""Early stopping in real time: reports of running evaluations are judged at rungs, and their checkpoints are kept.
 
-A verdict is a function of the log's lines up to that of its report, in their order. So an evaluation that restarts after a
-kill gets the same verdicts.
+A verdict to stop is a function of the lines of a log that all processes of a run share, up to that of its report, in their
+order. So an evaluation that restarts after a kill gets the same verdicts. Where evaluations pause, each does at its next rung;
+its agent decides which continue, by the ends that it has learned from.
 """
 
 from __future__ import annotations
@@ -12,20 +13,23 @@ import os
 from collections.abc import Iterable, Mapping
 from math import inf, isfinite
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.typed_spaces.reports import Answer, Report
+from fedbo.objectives.outcome import Outcome
+from fedbo.objectives.typed_spaces.reports import Answer, Checkpoint, Report
+from fedbo.settings.records import changed
+from fedbo.stopping.checkpoints import Checkpoints
 from fedbo.stopping.stoppers import Key, Place, RungState
 from fedbo.stopping.stopping import Stopping
 
 
 class ReportedStopping(NamedTuple):
-    """Early stopping by reported values: its rules, the folder of the logs, and the sign of the values."""
+    """Early stopping by reported values: its rules, None if nothing stops; the folder of the run; the sign of the values."""
 
-    stopping: Stopping
+    stopping: Stopping | None
     folder: Path
     sign: int
 
@@ -33,11 +37,51 @@ class ReportedStopping(NamedTuple):
         """Return the judge of an evaluation; `streams` are those of its agent."""
         return ReportJudge(self, query, streams)
 
+    def begun(self, query: Query, streams: Streams) -> Query:
+        """Return a new evaluation with its first segment, where evaluations pause; `streams` are those of its agent."""
+        if self.stopping is None or not self.stopping.stopper.pauses:
+            return query
+        return changed(query, span=self.stopping.first(streams, query.step, query.point))
+
+    def ended(
+        self, rungs: RungState | None, query: Query, record: EvaluationRecord, promotes: bool
+    ) -> tuple[Any, Query | None]:
+        """Return an agent's rungs after the end of an evaluation, and the paused one that continues in its place, if any.
+
+        Removes the checkpoint of an evaluation that cannot continue. Unless it `promotes`, none continues.
+        """
+        if record.stopped != "paused":
+            Checkpoints.of(self.folder, query).remove((query.step, query.point))
+        if query.span is None or self.stopping is None:
+            return rungs, None
+        rungs = rungs or RungState()
+        if record.error is None:
+            # One that returned before its next rung has come to its end.
+            span = query.span if record.stopped else query.span._replace(fidelity=self.stopping.largest)
+            value = record.rungs[-1] if record.rungs else record.outcome.value
+            rungs = self.stopping.judge(rungs, changed(query, span=span), Outcome(value)).rungs
+        rungs, promoted = self.stopping.promoted(rungs) if promotes else (rungs, None)
+        self._prune(query, rungs)
+        return rungs, promoted
+
+    def _prune(self, query: Query, rungs: RungState) -> None:
+        """Keep the limit on the checkpoints of an agent, and note in `deleted-N.log` what was deleted for it."""
+        stopper: Any = None if self.stopping is None else self.stopping.stopper  # a `Halving`, since no other one pauses
+        limit, kept = stopper.disk_limit * 2**20, Checkpoints.of(self.folder, query)
+        for (step, point), size in kept.prune(stopper.losers(rungs), limit):
+            words = f"agent {query.agent}: the checkpoint of point {point} of step {step} ({size:,} bytes) was deleted"
+            line = f"{words}, since disk_limit = {stopper.disk_limit} MiB was exceeded; if promoted, it starts anew\n"
+            file = atomic.open_log(self.folder / f"deleted-{query.agent}.log")
+            atomic.append(file, line.encode())
+            os.close(file)
+
     def recall(self, streams: Streams, places: Mapping[float, tuple[int, int]], records: Iterable[EvaluationRecord]) -> None:
         """Rewrite an agent's log of rungs from its evaluations, in the order of their ends, for an extended run.
 
         `streams` are those of the agent; `places` maps the start of each evaluation to its step and point.
         """
+        if self.stopping is None or self.stopping.stopper.pauses:  # nothing stops by the log
+            return
         for record in sorted(records, key=lambda one: one.finished):
             if not record.rungs or record.started not in places:
                 continue
@@ -50,19 +94,35 @@ class ReportJudge:
     """Judges one running evaluation: at its first report at or beyond a rung, decides whether it continues."""
 
     def __init__(self, rules: ReportedStopping, query: Query, streams: Streams) -> None:
-        self._rules, self._key = rules, (query.number, 0)
-        self._path = rules.folder / f"rungs-{query.agent}.jsonl"
-        self._bracket = rules.stopping.first(streams, query.step, query.point).bracket
-        self._rungs, self._stopped, self._fidelity = list[float](), False, 0
+        self._rules, self._key, self._place = rules, (query.number, 0), (query.step, query.point)
+        self._path, self._kept = rules.folder / f"rungs-{query.agent}.jsonl", Checkpoints.of(rules.folder, query)
+        self._bracket = 0 if rules.stopping is None else rules.stopping.first(streams, query.step, query.point).bracket
+        self._rungs, self._stopped, self._fidelity = list[float](), False, 0 if query.span is None else query.span.leg
 
-    def __call__(self, report: Report) -> Answer:
+    def __call__(self, question: Report | Checkpoint) -> Answer | str | None:
+        """Judge a report, keep a checkpoint, or return the path of the last one."""
+        if isinstance(question, Report):
+            return self._judge(question)
+        if question.path is not None:
+            self._kept.keep(self._place, Path(question.path))
+            return None
+        found = self._kept.latest(self._place)
+        return None if found is None else str(found)
+
+    def _judge(self, report: Report) -> Answer:
         """Note the evaluation's value at every rung that it has passed since the last report, and judge it there."""
-        stopping, levels = self._rules.stopping, self._rules.stopping.brackets[self._bracket]
-        value = self._rules.sign * report.value if isfinite(report.value) else -inf
+        stopping = self._rules.stopping
+        if stopping is None:
+            return "go"
+        value, levels = self._rules.sign * report.value if isfinite(report.value) else -inf, stopping.brackets[self._bracket]
         for fidelity in levels:
             if self._stopped or not self._fidelity < fidelity <= report.step:
                 continue
             self._fidelity = fidelity
+            if stopping.stopper.pauses:
+                self._rungs.append(value)
+                self._stopped = fidelity < stopping.largest
+                continue
             state = noted(self._path, (self._bracket, fidelity), self._key, value)
             self._rungs.append(state.values[self._bracket, fidelity][self._key])
             if fidelity < stopping.largest:
@@ -72,12 +132,13 @@ class ReportJudge:
 
     def judged(self, record: EvaluationRecord) -> EvaluationRecord:
         """Note in the record of a successful evaluation which fidelity it reached."""
-        if record.error is not None:
+        stopping = self._rules.stopping
+        if record.error is not None or stopping is None:
             return record
         if self._stopped:
-            record.fidelity, record.stopped = self._fidelity, "stopped"
+            record.fidelity, record.stopped = self._fidelity, "paused" if stopping.stopper.pauses else "stopped"
         else:
-            record.fidelity = self._rules.stopping.largest
+            record.fidelity = stopping.largest
         record.rungs = self._rungs
         return record
 

@@ -50,6 +50,10 @@ class Stopper(Protocol):
 
     checkpoint: float
 
+    @property
+    def pauses(self) -> bool:
+        """Return whether evaluations pause at rungs."""
+
     def brackets(self, smallest: int, largest: int) -> tuple[Levels, ...]:
         """Return the rungs of each bracket."""
 
@@ -95,10 +99,17 @@ class Halving:
     variant: Literal["stop", "promote"] = "stop"
     """Stop at a rung, or pause there and perhaps be promoted later."""
     checkpoint: Annotated[float, Ge(0.0)] = 0.0
-    """Units of time that resuming a paused evaluation takes."""
+    """Units of time that resuming a paused evaluation takes; virtual time only."""
+    disk_limit: Annotated[int, Ge(1), "it is in MiB"] = 10_240
+    """Disk that the checkpoints of an agent's paused evaluations may take [MiB]; real time only."""
 
     def __post_init__(self) -> None:
         check(self)
+
+    @property
+    def pauses(self) -> bool:
+        """Return whether evaluations pause at rungs."""
+        return self.variant == "promote"
 
     def brackets(self, smallest: int, largest: int) -> tuple[Levels, ...]:
         """Return the rungs of the only bracket."""
@@ -123,6 +134,14 @@ class Halving:
                 if span is not None and (span.bracket, span.fidelity) == place:
                     return key
         return None
+
+    def losers(self, state: RungState) -> list[Key]:
+        """Return the paused evaluations, those first that are not among the best 1 / `reduction`, each kind by age."""
+        best = {(place, key) for place, all_ in state.values.items() for key in best_of(all_, len(all_) // self.reduction)}
+        places = {
+            key: (query.span.bracket, query.span.fidelity) for key, query in state.paused.items() if query.span is not None
+        }
+        return sorted(places, key=lambda key: (places[key], key) in best)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +177,7 @@ class Median:
     others: Annotated[int, Ge(1)] = 3
     """Other evaluations that must have come as far."""
     checkpoint: ClassVar[float] = 0.0
+    pauses: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check(self)

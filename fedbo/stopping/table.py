@@ -45,7 +45,8 @@ class StoppingTable(Named, RoomTable):
             words = "has no effect: the objective has no parameter 'report'; remove it, or add the parameter and call it"
             yield SettingError(("stopping", "kind"), words)
         if real:
-            yield from (SettingError(("stopping", *found.path), found.remedy) for found in not_in_real_time(stopper))
+            found_errors = not_in_real_time(stopper, study)
+            yield from (SettingError(("stopping", *found.path), found.remedy) for found in found_errors)
         for number, table in enumerate(study.algorithm):
             made: Algorithm = table.make()
             if not (real or (isinstance(made, Overlapping) and made.queries == 1)):
@@ -77,7 +78,17 @@ def invalid_rungs(stopper: Any, fidelity: Fidelity) -> Iterator[SettingError]:
         yield SettingError(("interval",), f"makes more than {_RUNGS:,} rungs; raise it")
 
 
-def not_in_real_time(stopper: Any) -> Iterator[SettingError]:
-    """Yield errors for settings of a stopper that need virtual time."""
-    if getattr(stopper, "variant", "stop") == "promote":
-        yield SettingError(("variant",), 'must be "stop" in real time, where evaluations cannot pause')
+def not_in_real_time(stopper: Any, study: Any) -> Iterator[SettingError]:
+    """Yield errors for settings of a stopper that need virtual time, or in real time other settings of the study."""
+    if stopper.checkpoint:
+        yield SettingError(
+            ("checkpoint",), "has no effect in real time, where resuming takes the time that it takes; remove it"
+        )
+    if not stopper.pauses:
+        return
+    if not getattr(study.federation(), "takes_restore", False):
+        words = "requires an objective that continues from a checkpoint; add the parameter 'restore' and call it, or use 'stop'"
+        yield SettingError(("variant",), words)
+    if not study.evaluation.make().overlaps:
+        words = "requires evaluations that are separate tasks; set [evaluation] resources, for example to one CPU"
+        yield SettingError(("variant",), words)

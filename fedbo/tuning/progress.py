@@ -18,13 +18,13 @@ from fedbo.settings.shown import shown
 class TuningProgress:
     """A progress display that is also a callback: a bar on a terminal, and elsewhere lines, ever more rarely.
 
-    `total` is the number of evaluations of all sites. `steps` is the number of steps of a full evaluation, None if
-    evaluations have no steps.
+    `total` is the number of evaluations of all sites.
     """
 
-    def __init__(self, console: Console, total: int, maximise: bool, steps: int | None = None) -> None:
-        self._console, self._total, self._sign, self._steps = console, total, 1.0 if maximise else -1.0, steps
+    def __init__(self, console: Console, total: int, maximise: bool) -> None:
+        self._console, self._total, self._sign = console, total, 1.0 if maximise else -1.0
         self._ended = self._failed = self._stopped = 0
+        self._paused = set[tuple[int, str]]()
         self._best: tuple[float, int] | None = None
         columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
         self._bar = RichProgress(*columns, console=console, refresh_per_second=5)
@@ -38,15 +38,18 @@ class TuningProgress:
         words = [f"{self._ended} of {self._total} evaluations"]
         words += [f"{self._failed} failed"] if self._failed else []
         words += [f"{self._stopped} stopped early"] if self._stopped else []
+        words += [f"{len(self._paused)} paused"] if self._paused else []
         words += [f"best {self._best[0]:.4g} at site {self._best[1]}"] if self._best is not None else []
         return ", ".join(words)
 
     def __call__(self, evaluation: Evaluation) -> None:
-        """Count an evaluation that has ended."""
-        self._ended += 1
+        """Count an evaluation that has ended or paused."""
+        key, value = (evaluation.agent, repr(evaluation.configuration)), evaluation.value
+        self._ended += key not in self._paused
+        self._paused.discard(key)
+        self._paused |= {key} if evaluation.stopped == "paused" else set()
         self._failed += evaluation.error is not None
-        value, reports = evaluation.value, evaluation.reports
-        self._stopped += value is not None and self._steps is not None and bool(reports) and reports[-1][0] < self._steps
+        self._stopped += evaluation.stopped == "stopped"
         if (
             value is not None
             and evaluation.feasible is not False

@@ -26,7 +26,7 @@ from fedbo.settings.arguments import Mode, path, text, whole
 from fedbo.settings.errors import ArgumentError, SettingError
 from fedbo.stopping.stoppers import RungState
 from fedbo.stopping.stopping import Stopping
-from fedbo.stopping.table import StoppingTable, invalid_rungs, not_in_real_time
+from fedbo.stopping.table import StoppingTable, invalid_rungs
 from fedbo.study.document import StudyError
 from fedbo.study.invalid import from_pydantic
 from fedbo.tuning.arguments import check_metric, check_stopping, in_arguments
@@ -158,7 +158,8 @@ def _stopping_on(table: dict[str, Any], steps: int) -> Stopping:
     try:
         stopper = StoppingTable.model_validate(table).make()
         found += invalid_rungs(stopper, Fidelity("step", 1, steps))
-        found += not_in_real_time(stopper)
+        if stopper.pauses:
+            found.append(SettingError(("variant",), 'must be "stop" in Ray Tune, whose trials this scheduler does not pause'))
     except ValidationError as error:
         found += from_pydantic(error, {}).faults
     except StudyError as error:

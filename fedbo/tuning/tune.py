@@ -115,7 +115,7 @@ def _progress(study: Study, console: Console) -> TuningProgress:
     objective, budget = study.federation(), study.budget
     total = objective.n_agents * (study.agents.initial + budget.decisions)
     total = total if budget.evaluations is None else min(total, budget.evaluations)
-    return TuningProgress(console, total, objective.metric.sign > 0, study.objective.settings.get("steps"))
+    return TuningProgress(console, total, objective.metric.sign > 0)
 
 
 def _given_options(options: Options) -> Options:
@@ -163,7 +163,9 @@ def tuning_study(function: Callable[..., Any], space: Any, agents: int, options:
         document["metric"] = [dict(table) for table in options["metrics"]]
     if "stopping" in options:
         stopping = options["stopping"]
-        document["stopping"] = {"kind": stopping} if isinstance(stopping, str) else dict(stopping)
+        table = document["stopping"] = {"kind": stopping} if isinstance(stopping, str) else dict(stopping)
+        if table.get("variant") == "promote" and "resources" not in options:  # only separate tasks can pause
+            document["evaluation"]["resources"] = _tables({"CPU": 1.0})
     if "start" in options:
         metrics = options.get("metrics", ())
         file = start_file(options["start"], document["objective"]["space"], agents, mode, _beside(options), metrics)

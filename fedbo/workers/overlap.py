@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -66,26 +66,37 @@ def overlapping_evaluations(
     agent: HostedAgent, config: HostConfig, log: EvaluationLog | None, clock: Callable[[], float], halted: Callable[[], bool]
 ) -> AsyncEvaluations:
     """Return the overlapping evaluations of an agent in real time, or in a replay; `halted` returns whether to stop waiting."""
-    pool, policy = ReplayPool() if config.recorded else _ray_pool(agent, config, halted), agent.task.policy
+    rules = reported_stopping(agent.task, config.folder.path)
+    pool, policy = ReplayPool() if config.recorded else _ray_pool(agent, config, halted, rules), agent.task.policy
     again = policy.failure == "stop" and not config.recorded
-    return AsyncEvaluations(agent.task, pool, log, clock, again)
+    return AsyncEvaluations(agent.task, pool, log, clock, again, rules)
 
 
-def _ray_pool(agent: HostedAgent, config: HostConfig, halted: Callable[[], bool]) -> EvaluationPool:
+def _ray_pool(agent: HostedAgent, config: HostConfig, halted: Callable[[], bool], rules: Any) -> EvaluationPool:
     from fedbo.workers.ray_pool import Limits, RayPool  # Ray is not imported where nothing runs on it
 
-    policy, folder = agent.task.policy, config.folder.path
-    limits = Limits(str(folder), policy.time_limit, policy.memory_limit, reported_stopping(agent.task, folder))
+    policy = agent.task.policy
+    limits = Limits(str(config.folder.path), policy.time_limit, policy.memory_limit, rules)
     return RayPool(agent.objective, policy, agent.number, limits, halted, config.dispatcher)
 
 
 class AsyncEvaluations:
-    """The overlapping evaluations of one agent; `again` states whether earlier failures are evaluated again."""
+    """The overlapping evaluations of one agent.
+
+    `again` states whether earlier failures are evaluated again; `rules` are the `ReportedStopping`, if any.
+    """
 
     def __init__(
-        self, task: Task, pool: EvaluationPool, log: EvaluationLog | None, clock: Callable[[], float], again: bool
+        self,
+        task: Task,
+        pool: EvaluationPool,
+        log: EvaluationLog | None,
+        clock: Callable[[], float],
+        again: bool,
+        rules: Any = None,
     ) -> None:
         self._task, self._pool, self._log, self._clock, self._again = task, pool, log, clock, again
+        self._rules = rules
         self._last = -np.inf
 
     def close(self) -> None:
@@ -100,6 +111,8 @@ class AsyncEvaluations:
         Returns the agent's new state, the finished evaluations, and whether waiting was interrupted.
         """
         queries = queries_of(self._task, agent, request.step, decision, state.evaluated)
+        if self._rules is not None:
+            queries = [self._rules.begun(query, self._task.streams.of(agent)) for query in queries]
         state = copied(state)
         state.pending = (*state.pending, *queries)
         state.evaluated += len(queries)
@@ -169,6 +182,16 @@ class AsyncEvaluations:
             raise EvaluationError(record.error.splitlines()[0])
         tell_one(self._task, state, query, record)
         state.pending = pending
+        if self._rules is not None:
+            self._continue(state, query, record)
+
+    def _continue(self, state: AgentState, query: Query, record: EvaluationRecord) -> None:
+        """Continue the best paused evaluation, if any, in place of one that has ended; it gets the next number."""
+        state.rungs, found = self._rules.ended(state.rungs, query, record, state.spent < self._task.cost)
+        if found is not None:
+            again = changed(found, number=state.evaluated, tries=0)
+            self._start(again)
+            state.pending, state.evaluated = (*state.pending, again), state.evaluated + 1
 
 
 def tell_one(task: Task, state: AgentState, query: Query, record: EvaluationRecord) -> None:

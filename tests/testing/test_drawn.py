@@ -29,7 +29,7 @@ NEVER: dict[str, set[str]] = {
             "hosting.patience",
             "hosting.workers",
         ),
-        *("timing.clock", "evaluation.memory_limit", "study.name"),
+        *("timing.clock", "evaluation.memory_limit", "stopping.disk_limit", "study.name"),
     },
     "only a plug-in has these": {"exchange.selection.settings"},
     "no other run has the same bytes": {"privacy.secure_noise"},

@@ -165,7 +165,7 @@ def test_results_without_metric_or_time_are_passed_over_and_what_is_no_number_is
         (({"kind": "asha", "reduction": 1}, 9), "stopping['reduction'] = 1: must be at least 2"),
         (
             ({"kind": "asha", "variant": "promote"}, 9),
-            "stopping['variant'] = 'promote': must be \"stop\" in real time",
+            "stopping['variant'] = 'promote': must be \"stop\" in Ray Tune",
         ),
         (({"kind": "median", "graze": 2}, 9), "stopping['graze'] = 2: no such key; did you mean 'grace'"),
         (({"kind": 3}, 9), "stopping = 3: must be a string in quotes"),

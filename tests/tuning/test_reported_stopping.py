@@ -152,14 +152,14 @@ def test_an_evaluation_that_was_stopped_is_found_in_the_log(tmp_path: Path) -> N
     assert evaluated(tmp_path, never, log=opened()) == first
 
 
-def test_real_time_needs_evaluations_that_report_and_cannot_pause() -> None:
+def test_real_time_needs_evaluations_that_report_and_to_pause_those_that_continue() -> None:
     options: Any = {"stopping": {"kind": "asha", "reduction": 2}, "steps": 4}
     assert tuning_study(tuned_functions.training, SPACE, 2, options).stopping is not None
     for wrong, words in (
         ({"stopping": "asha"}, "stopping = 'asha': needs the number of steps of an evaluation; add steps="),
         (
             {"stopping": {"kind": "asha", "variant": "promote"}, "steps": 4},
-            "stopping['variant'] = 'promote': must be \"stop\" in real",
+            "stopping['variant'] = 'promote': requires an objective that continues from a checkpoint",
         ),
         ({"stopping": {"kind": "asha", "smallest": 9}, "steps": 4}, "must be at least 1 and below 4, the steps of the object"),
     ):
@@ -189,11 +189,12 @@ def test_sites_stop_evaluations_early_and_a_replay_gives_the_same(parallel: int,
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_session")
-def test_the_example_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("example", "steps"), [("early stopping", 81), ("pausing", 27)])
+def test_the_example_of_the_page_runs(example: str, steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     text = (Path(__file__).parents[2] / "docs" / "early-stopping.md").read_text(encoding="utf-8")
-    found = re.search(r"<!-- example: early stopping -->\n```python\n(.*?)```", text, re.DOTALL)
+    found = re.search(rf"<!-- example: {example} -->\n```python\n(.*?)```", text, re.DOTALL)
     assert found is not None
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(found[1].replace("agents=2", "agents=2, iterations=3"), "<example>", "exec"), names)
-    assert min(names["result"].observations["fidelity"].to_pylist()) < 81
+    assert min(names["result"].observations["fidelity"].to_pylist()) < steps

@@ -23,16 +23,20 @@ from fedbo.tuning.progress import TuningProgress
 from fedbo.tuning.tune import check_function, tuning_study
 
 
-def ended(agent: int, number: int, value: float | None, reports: tuple[tuple[float, float], ...] = ()) -> Evaluation:
-    return Evaluation(agent, number, {"x": 0.5}, value, None if value is not None else "nope", 0.0, 1.0, {}, reports)
+def ended(agent: int, number: int, value: float | None, stopped: str | None = None) -> Evaluation:
+    error = None if value is not None else "nope"
+    return Evaluation(agent, number, {"x": agent / 2}, value, error, started=0.0, finished=1.0, stopped=stopped)
 
 
 def test_progress_counts_evaluations_early_stops_and_failures_and_names_the_best_site() -> None:
     told = io.StringIO()
-    progress = TuningProgress(Console(file=told, force_terminal=False), 4, maximise=False, steps=9)
+    progress = TuningProgress(Console(file=told, force_terminal=False), 4, maximise=False)
     progress.start([])
     assert progress.words == "0 of 4 evaluations"
-    for one in (ended(0, 0, 3.0, ((3.0, 5.0),)), ended(1, 0, 0.95, ((9.0, 0.95),)), ended(0, 1, None), ended(0, 2, 2.0)):
+    progress(ended(2, 0, 4.0, "paused"))
+    progress(ended(2, 1, 3.0, "paused"))
+    assert progress.words == "1 of 4 evaluations, 1 paused, best 3 at site 2", "it continued from a pause, and pauses again"
+    for one in (ended(2, 2, 3.0, "stopped"), ended(1, 0, 0.95), ended(0, 1, None), ended(0, 2, 2.0)):
         progress(one)
     progress.finish()
     progress.on_end()

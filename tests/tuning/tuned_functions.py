@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -88,3 +89,42 @@ def stubborn(config: dict[str, Any], report: Any) -> float:
     for step in range(1, 5):
         report(config["n"] / 30 * step / 4, step)
     return 99.0
+
+
+def pausing(config: dict[str, Any], report: Any, restore: Any) -> float:
+    """Come to n by nine steps whose values cross, from a checkpoint if there is one; write down each step that is made."""
+    value, done, found = 0.0, 0, restore()
+    if found is not None:
+        done = int(Path(found).read_text())
+    for step in range(done + 1, 10):
+        with Path(os.environ["FEDBO_CALLS"]).open("a") as file:
+            file.write(f"{config['rate']!r} {step}\n")
+        value = curve(config["rate"], step)
+        mine = Path(os.environ["FEDBO_CALLS"]).parent / f"mine-{config['rate']!r}"
+        mine.write_text(str(step))
+        if report(value, step, checkpoint=mine) == "stop":
+            break
+    return value
+
+
+def curve(rate: float, step: int) -> float:
+    """Return the value of a step, whose order among rates changes from step to step."""
+    return math.sin(1e4 * rate + 0.3 * step) + 0.1 * step
+
+
+def forgetful(config: dict[str, Any], report: Any, restore: Any) -> float:
+    """Do the same, from the beginning after each pause."""
+    return pausing(config, lambda value, step, checkpoint: report(value, step), lambda: None)
+
+
+def dying(config: dict[str, Any], report: Any, restore: Any) -> float:
+    """Do the same, and kill its process at step 5 the first time."""
+
+    def reporting(value: float, step: int, checkpoint: Path) -> Any:
+        answer, once = report(value, step, checkpoint), Path(os.environ["FEDBO_CALLS"]).parent / "died"
+        if step == 5 and not once.exists():
+            once.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answer
+
+    return pausing(config, reporting, restore)

@@ -100,6 +100,8 @@ class Evaluator:
             record.started, record.finished = started, clock()
         if self._log is not None:
             self._log.append([record])
+        if self.stopping is not None and (record.error is None or query.tries >= self._policy.retries):
+            self.stopping.ended(None, query, record, False)
         return record
 
     def close(self) -> None:
@@ -121,7 +123,8 @@ class Evaluator:
         judge = None if self.stopping is None else self.stopping.judge(query, streams)
         try:
             with _UNJUDGED if judge is None else answered_by(judge):
-                known = query.x, streams, query.pulls, query.fidelity
+                # In real time its reports say how far it has come.
+                known = query.x, streams, query.pulls, None if self._real else query.fidelity
                 if self._isolated is not None:
                     outcome = self._isolated.evaluate(query.agent, objective, *known)
                 else:

@@ -25,7 +25,7 @@ from fedbo.algorithms.base import Array
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Objective
 from fedbo.objectives.outcome import Outcome
-from fedbo.objectives.typed_spaces.reports import Answer, Report, answer, answered_by, note_reports
+from fedbo.objectives.typed_spaces.reports import Checkpoint, Report, answer, answered_by, note_reports
 from fedbo.settings.interrupts import mark_interrupts
 from fedbo.settings.own_code import ends_process
 from fedbo.settings.shown import encodable
@@ -162,9 +162,10 @@ class Isolated:
                 if isinstance(found, SentText):
                     _print(found)
                     continue
-                if not isinstance(found, Report):
+                if isinstance(found, Report):
+                    said.append(found)
+                elif not isinstance(found, Checkpoint):
                     return found
-                said.append(found)
                 send(back, answer(found))
         return None
 
@@ -213,10 +214,9 @@ def main() -> None:
     sys.stdout, sys.stderr = _SendingStream(sink, error=False), _SendingStream(sink, error=True)
     send(sink, "ready")
 
-    def ask(report: Report) -> Answer:
-        send(sink, report)
-        told: Answer = receive(source)
-        return told
+    def ask(question: Report | Checkpoint) -> Any:
+        send(sink, question)
+        return receive(source)
 
     objectives: dict[int, Objective] = {}
     while True:

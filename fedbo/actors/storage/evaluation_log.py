@@ -48,7 +48,8 @@ class EvaluationLog:
 
     def find(self, query: Query) -> EvaluationRecord | None:
         """Return the logged evaluation of a query, if its point and its number of pulls agree."""
-        found = self._found.get((query.agent, query.number, query.fidelity))
+        place = query.agent, query.number
+        found = self._found.get((*place, query.fidelity)) or self._found.get((*place, None))
         if found is None or found.x != query.x.tolist() or found.pulls != query.times:
             return None
         return found

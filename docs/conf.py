@@ -80,6 +80,7 @@ CONTENTS = {
         "docs/plugins",
         "plugins/rivals/README",
         "plugins/hunt/README",
+        "plugins/leak/README",
         "plugins/papers/README",
         "docs/trouble",
     ),

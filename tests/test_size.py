@@ -32,7 +32,7 @@ LINES = {
     "commands": 1316,
     "commands/export": 209,
     "commands/watch": 402,
-    "coordinator": 777,
+    "coordinator": 779,
     "coordinator/environment": 1569,
     "coordinator/idle": 431,
     "coordinator/kernel": 2987,
@@ -75,7 +75,7 @@ LINES = {
     "workers": 2058,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 87756, "no room": 44802, "modules": 608}
+MOST = {"all": 87758, "no room": 44804, "modules": 608}
 
 
 @cache

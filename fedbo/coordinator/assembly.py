@@ -16,7 +16,7 @@ from fedbo.coordinator.kernel.rules import Receipt, Rules
 from fedbo.coordinator.kernel.server import Server
 from fedbo.coordinator.kernel.step_scheduler import StepEvaluations, StepScheduler
 from fedbo.coordinator.turns import TurnServer
-from fedbo.settings.rooms import optional
+from fedbo.settings.rooms import optional, optional_or
 
 
 def assembled(task: Task, exchange: Exchange, environment: Environment, budget: Any = None, key: bytes | None = None) -> Core:
@@ -30,7 +30,9 @@ def assembled(task: Task, exchange: Exchange, environment: Environment, budget: 
     """
     evaluations, private = optional("evaluations") or StepEvaluations, optional("receipt")
     receipt = partial(private, budget=budget, key=key) if private is not None else Receipt
-    return Core(task, exchange, environment, receipt, evaluations, optional("idle_agents"), _server, _interruptions)
+    core = Core(task, exchange, environment, receipt, evaluations, optional("idle_agents"), _server, _interruptions)
+    optional_or("listen", None)(core)
+    return core
 
 
 def _interruptions(rules: Rules, server: Server, scheduler: StepScheduler) -> Interruptions:

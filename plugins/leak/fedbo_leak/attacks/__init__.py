@@ -1,0 +1,1 @@
+"""Attacks on messages, one module for each kind of what they look for."""

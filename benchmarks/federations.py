@@ -9,12 +9,12 @@ others alone. An agent trains on half of its rows and validates on the rest, in 
 rows belongs to an earlier task, which it has evaluated at 15 random points, so that an earlier task is of other rows than the
 present one. An earlier function is moved by 3 % of the box.
 
-Each agent makes three random evaluations and ten decisions, all agents in turn. Scores are in per cent of an agent's range, from
-the worst to the best value of any method with that seed. `earlier_best` first evaluates the best point of the earlier task and
-then decides as `gp_ei`; `gp_ei_warm` starts with the evaluations of the earlier task as if they were of the present one. Others
-get no earlier task, but for those whose name ends in `_earlier`, which have it in their messages. A difference is over
-federations, the mean over seeds and agents first; Holm's correction covers all of a table. Every result is a line of `--out`;
-run it again to continue. The data of `wisdm` are looked for in $FEDBO_DATA.
+Each agent makes three random evaluations and ten decisions, all agents in turn. Scores are in per cent of an agent's range,
+from the worst to the best value of any method with that seed. `earlier_best` first evaluates the best point of the earlier
+task and then decides as `gp_ei`; `gp_ei_warm` starts with the evaluations of the earlier task as if they were of the present
+one. Others get no earlier task, but for those whose name ends in `_earlier`, which have it in their messages. A difference is
+over federations, the mean over seeds and agents first; Holm's correction covers all of a table. Every result is a line of
+`--out`; run it again to continue. The data of `wisdm` are looked for in $FEDBO_DATA.
 """
 
 from __future__ import annotations
@@ -67,6 +67,8 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "share_best_earlier": ("share_best", {"every": 1}),
     "trust_best": ("trust_best", {}),
     "trust_best_earlier": ("trust_best", {}),
+    "careful": ("trust_best", {"turn": 1, "pay": 0.25}),
+    "careful_noise": ("trust_best_noise", {"turn": 1, "pay": 0.25}),
     "trust_best_alone": ("trust_best_alone", {}),
     "trust_best_noise": ("trust_best_noise", {}),
     "pooled": ("pooled", {"improvement": True, "clip": 0.0}),

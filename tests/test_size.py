@@ -24,8 +24,8 @@ LINES = {
     "algorithms": 2283,
     "algorithms/admm": 946,
     "algorithms/bandits": 2257,
-    "algorithms/collaborative": 704,
-    "algorithms/components": 2473,
+    "algorithms/collaborative": 740,
+    "algorithms/components": 2476,
     "algorithms/learned_prior": 1207,
     "algorithms/private": 650,
     "analysis": 4139,
@@ -75,7 +75,7 @@ LINES = {
     "workers": 2058,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 87758, "no room": 44804, "modules": 608}
+MOST = {"all": 87797, "no room": 44807, "modules": 608}
 
 
 @cache

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
-from annotated_types import Ge
+import numpy.typing as npt
+from annotated_types import Ge, Gt, Le
 
-from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
+from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Origin, Payload, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.collaborative import Collaborative, CollaborativeState
 from fedbo.algorithms.components.coordinates import distances, from_coordinates, to_coordinates
@@ -41,6 +42,8 @@ class TrustBest(Collaborative):
     the agent. It is the one with the largest upper confidence bound of the agent's own Gaussian process, mean plus `beta`
     standard deviations. All other decisions are the agent's own.
 
+    pay: the largest share of the agent's evaluations that may go to points of others that are no better than its best; one that
+      is better costs nothing. Points that are being evaluated count as no better.
     control: "noise" sends a uniform point in the place of the incumbent, and "uniform" evaluates uniform points in the place of
       incumbents. "alone" sends nothing.
     """
@@ -52,6 +55,8 @@ class TrustBest(Collaborative):
     """Interval of decisions that evaluate another agent's incumbent."""
     beta: Annotated[float, Ge(0)] = 2.0
     """Standard deviations of the bound by which incumbents are judged."""
+    pay: Annotated[float, Gt(0), Le(1)] = 1.0
+    """Most of all evaluations that may go to points of others in vain."""
     control: Annotated[str, OneOf(("none", "noise", "uniform", "alone"))] = "none"
     """Control of an experiment, fixed by the algorithm's name."""
 
@@ -77,12 +82,12 @@ class TrustBest(Collaborative):
         return {"x": Field((None, problem.dim), low=0.0, high=1.0, longest=problem.n_agents)}
 
     def _decide(self, state: CollaborativeState, streams: Streams) -> tuple[Decision, CollaborativeState]:
-        if state.answer is None or (state.t - 1) % self.turn:
+        if state.answer is None or (state.t - 1) % self.turn or not self._affords(state):
             return self._own_query(state, streams)
         local, name = state.local, self.own.coordinates
         if self.control == "uniform":
             x = evaluable(local, streams.rng("uniform instead").random((1, local.dim)))
-            return self.own.fresh(to_coordinates(x, name)[0], local, streams, "uniform"), state
+            return self._of_others(to_coordinates(x, name)[0], state, streams, "uniform")
         offered = to_coordinates(evaluable(local, state.answer["x"]), name)
         taken, none = local.taken, np.zeros(len(offered), np.int64)
         fresh = distances(taken, none, none + len(taken), offered) >= SAME_POINT
@@ -93,7 +98,30 @@ class TrustBest(Collaborative):
             state = self._fitted(state, streams)
             mean, variance = predict(self.own.posterior(state.local), offered)
             offered = offered[int((mean + self.beta * np.sqrt(variance)).argmax())][None, :]
-        return self.own.fresh(offered[0], state.local, streams, "federated"), state
+        return self._of_others(offered[0], state, streams, "federated")
+
+    def _affords(self, state: CollaborativeState) -> bool:
+        """Return whether one more evaluation in vain would keep the share of `pay`."""
+        under_way = 0 if state.told is None else len(state.told)
+        return state.lost + under_way + 1 <= self.pay * (len(state.local.y) + under_way + 1)
+
+    def _of_others(
+        self, u: Array, state: CollaborativeState, streams: Streams, origin: Origin
+    ) -> tuple[Decision, CollaborativeState]:
+        """Decide for a point of others, and note it until its value is there."""
+        decision = self.own.fresh(u, state.local, streams, origin)
+        told = decision.x if state.told is None else np.concatenate([state.told, decision.x])
+        return decision, state._replace(told=told)
+
+    def tell(self, state: CollaborativeState, x: Array, y: Array) -> CollaborativeState:
+        """Append the observations, and count the points of others that were no better than the agent's best."""
+        best, (is_told, state) = np.max(state.local.y, initial=-np.inf), _returned(state, x)
+        return Collaborative.tell(self, state._replace(lost=state.lost + int((y[is_told] <= best).sum())), x, y)
+
+    def avoiding(self, state: CollaborativeState, x: Array) -> CollaborativeState:
+        """Record the points whose evaluations failed; those of others were in vain."""
+        is_told, state = _returned(state, x)
+        return Collaborative.avoiding(self, state._replace(lost=state.lost + int(is_told.sum())), x)
 
     def outbox(self, state: CollaborativeState, streams: Streams) -> tuple[Payload | None, CollaborativeState]:
         """Send the best point that is known."""
@@ -124,8 +152,16 @@ class TrustBest(Collaborative):
         return {agent: payload for agent, payload in payloads.items() if len(payload["x"])}, state
 
 
+def _returned(state: CollaborativeState, x: Array) -> tuple[npt.NDArray[np.bool_], CollaborativeState]:
+    """Return which of the points `x (n, d)` are of others and were under way, and the state without these."""
+    if state.told is None or not len(state.told):
+        return np.zeros(len(x), np.bool_), state
+    same = np.abs(x[:, None, :] - state.told[None, :, :]).max(axis=2) < SAME_POINT
+    return same.any(axis=1), state._replace(told=state.told[~same.any(axis=0)])
+
+
 def _entry(control: str, summary: str) -> Entry:
-    return Entry(TrustBest, {"control": control}, summary=summary)
+    return Entry(TrustBest, {"control": control}, presets={"careful": {"turn": 1, "pay": 0.25}}, summary=summary)
 
 
 ALGORITHMS = {

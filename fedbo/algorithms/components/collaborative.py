@@ -31,6 +31,7 @@ class CollaborativeState(NamedTuple):
     history_u `(t_n, d)`, history_y `(t_n,)`: an earlier task, points in the surrogate's coordinates.
     answer: the newest answer.
     t: number of its decisions.
+    told `(k, d)`: points of others that are being evaluated; lost: how many of those evaluated were no better than its best.
     """
 
     local: LocalState
@@ -38,6 +39,8 @@ class CollaborativeState(NamedTuple):
     history_y: Array
     answer: Payload | None = None
     t: int = 0
+    told: Array | None = None
+    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)

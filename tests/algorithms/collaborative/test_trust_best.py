@@ -15,6 +15,7 @@ from fedbo.algorithms.components.collaborative import CollaborativeState
 from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.surrogates.gp import predict
+from fedbo.testing.lockstep import Lockstep, noisy
 
 N = 4
 PROBLEM = Problem(2, N, tuple(range(N)), 3, 10)
@@ -96,3 +97,39 @@ def test_the_controls_send_and_evaluate_uniform_points() -> None:
     assert len({tuple(one) for one in sent}) == 3 and not any((one == x).all(axis=1).any() for one in sent)
     decision, _ = uniform.ask(begun(uniform, 0, x), offered(np.array([[0.3, 0.3]])), Streams(1, owner=0).at(1))  # type: ignore
     assert decision.origin == "uniform" and not np.allclose(decision.x[0], [0.3, 0.3])
+
+
+def test_evaluations_in_vain_keep_their_share_in_every_run_and_points_that_improve_cost_nothing() -> None:
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        pay, agents, spread = float(rng.uniform(0.05, 0.6)), int(rng.integers(2, 5)), float(rng.choice([0.0, 0.1, 1.0]))
+        centres = 0.5 + spread * (rng.random((agents, 2)) - 0.5)
+        problem = Problem(2, agents, tuple(range(agents)), int(rng.integers(1, 5)), 8)
+        evaluate = noisy(lambda x, agent, centres=centres: -((x - centres[agent]) ** 2).sum(axis=1))  # type: ignore[misc]
+        run = Lockstep(TrustBest(turn=1, pay=pay), problem, evaluate, seed)
+        run.begin()
+        run.exchange()
+        run.run(8)
+        gained = 0
+        for agent, observed in enumerate(run.observed):
+            values, vain = [float(one) for one in observed[0][1]], 0
+            for round_, (_, y) in zip(run.decisions, observed[1:], strict=True):
+                is_told, is_better = round_[agent].origin == "federated", float(y[0]) > max(values)
+                assert not is_told or vain + 1 <= pay * (len(values) + 1), "one was not affordable"
+                vain, gained = vain + (is_told and not is_better), gained + (is_told and is_better)
+                values.append(float(y[0]))
+                assert vain <= pay * len(values)
+        assert gained or spread, "agents that are alike must gain"
+
+
+def test_a_point_of_others_that_failed_or_is_under_way_counts_as_in_vain() -> None:
+    method, x = TrustBest(turn=1, pay=0.25), np.random.default_rng(5).random((4, 2))
+    offers = offered(np.array([[0.31, 0.3], [0.29, 0.3], [0.3, 0.28]]))
+    decision, state = method.ask(begun(method, 0, x), offers, Streams(1, owner=0).at(1))
+    assert decision.origin == "federated"
+    waiting, _ = method.ask(method.pending(state, decision.x), offers, Streams(1, owner=0).at(2))
+    assert waiting.origin == "own", "two of six in vain would be more than a quarter"
+    failed, _ = method.ask(method.avoiding(state, decision.x), offers, Streams(1, owner=0).at(2))
+    assert failed.origin == "own"
+    better, _ = method.ask(method.tell(state, decision.x, np.array([10.0])), offers, Streams(1, owner=0).at(2))
+    assert better.origin == "federated", "what is better costs nothing"

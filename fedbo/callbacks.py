@@ -20,18 +20,27 @@ from fedbo.settings.trust import admit
 
 
 class MLflow:
-    """Logs every evaluation as a run of an experiment: its configuration, value, metrics and reports, or its failure."""
+    """Logs every evaluation as a run of an experiment: its configuration, value, metrics, reports and notes, or its failure.
+
+    These runs are nested in one run for each agent.
+    """
 
     def __init__(self, experiment: str = "fedbo", tracking_uri: str | None = None) -> None:
         mlflow = _needed("mlflow", "mlflow")
         self._client = mlflow.MlflowClient(tracking_uri)
         found = self._client.get_experiment_by_name(experiment)
         self._experiment = self._client.create_experiment(experiment) if found is None else found.experiment_id
+        self._parents = dict[int, str]()
 
     def __call__(self, evaluation: Evaluation) -> None:
         """Log an evaluation."""
-        name = f"agent {evaluation.agent}, evaluation {evaluation.number}"
-        run = self._client.create_run(self._experiment, run_name=name, tags={"agent": str(evaluation.agent)}).info.run_id
+        name, tags = f"agent {evaluation.agent}", {"agent": str(evaluation.agent)}
+        if evaluation.agent not in self._parents:
+            self._parents[evaluation.agent] = self._client.create_run(self._experiment, run_name=name, tags=tags).info.run_id
+        tags |= {"mlflow.parentRunId": self._parents[evaluation.agent]}
+        tags |= {note: str(text)[:5000] for note, text in evaluation.notes.items()}
+        name = f"{name}, evaluation {evaluation.number}"
+        run = self._client.create_run(self._experiment, run_name=name, tags=tags).info.run_id
         for parameter, value in evaluation.configuration.items():
             self._client.log_param(run, parameter, value)
         for metric, number in _numbers(evaluation):
@@ -41,6 +50,11 @@ class MLflow:
         if evaluation.error is not None:
             self._client.set_tag(run, "error", evaluation.error[:5000])
         self._client.set_terminated(run, "FINISHED" if evaluation.error is None else "FAILED")
+
+    def on_end(self) -> None:
+        """End the runs of the agents."""
+        for run in self._parents.values():
+            self._client.set_terminated(run)
 
 
 class TensorBoard:
@@ -57,6 +71,8 @@ class TensorBoard:
         for step, number in evaluation.reports:
             self._writer.add_scalar(f"{agent}/reports of {evaluation.number}", number, int(step))
         self._writer.add_text(f"{agent}/configuration", str(evaluation.configuration), evaluation.number)
+        for note, text in evaluation.notes.items():
+            self._writer.add_text(f"{agent}/{note}", str(text), evaluation.number)
         if evaluation.error is not None:
             self._writer.add_text(f"{agent}/error", evaluation.error[:5000], evaluation.number)
         self._writer.flush()
@@ -67,23 +83,27 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """Logs every evaluation to one run; further arguments are those of `wandb.init`, such as `mode="offline"`."""
+    """Logs every evaluation to the run of its agent, all in the group `fedbo`; further arguments are those of `wandb.init`."""
 
     def __init__(self, project: str = "fedbo", **options: Any) -> None:
-        self._run = _needed("wandb", "wandb").init(project=project, **options)
+        self._wandb, self._options = _needed("wandb", "wandb"), {"project": project, "group": "fedbo", **options}
+        self._runs = dict[int, Any]()
 
     def __call__(self, evaluation: Evaluation) -> None:
         """Log an evaluation."""
-        agent = f"agent {evaluation.agent}"
-        found: dict[str, Any] = {f"{agent}/{metric}": number for metric, number in _numbers(evaluation)}
-        found |= {f"{agent}/configuration/{name}": value for name, value in evaluation.configuration.items()}
+        agent = evaluation.agent
+        if agent not in self._runs:
+            self._runs[agent] = self._wandb.init(**{"name": f"agent {agent}", "reinit": "create_new", **self._options})
+        found: dict[str, Any] = {**dict(_numbers(evaluation)), **evaluation.notes}
+        found |= {f"configuration/{name}": value for name, value in evaluation.configuration.items()}
         if evaluation.reports:
-            found[f"{agent}/last report"] = evaluation.reports[-1][1]
-        self._run.log({**found, f"{agent}/evaluation": evaluation.number, f"{agent}/failed": evaluation.error is not None})
+            found["last report"] = evaluation.reports[-1][1]
+        self._runs[agent].log({**found, "evaluation": evaluation.number, "failed": evaluation.error is not None})
 
-    def close(self) -> None:
-        """End the run."""
-        self._run.finish()
+    def on_end(self) -> None:
+        """End the runs of the agents."""
+        for run in self._runs.values():
+            run.finish()
 
 
 class RayMetrics:

@@ -98,10 +98,10 @@ def _reasons(errors: Sequence[str | None], values: Sequence[float]) -> list[str 
 
 
 def _metrics(result: FinishedRun, table: Mapping[str, list[Any]]) -> Columns:
-    """Return a column for each metric other than the tuned one, which is the value."""
+    """Return a column for each note, and each metric other than the tuned one, which is the value."""
     found, tuned = Columns(), [own_metric(result, cell).name for cell in range(len(result.study.titles()))]
     for place, (cell, text) in enumerate(zip(table["cell"], table.get("metrics", [None] * len(table["cell"])), strict=True)):
         for name, value in (json.loads(text) if text else {}).items():
-            if name != tuned[cell] and not isinstance(value, list):  # reports are a list
+            if name != tuned[cell] and not (name == "reports" and isinstance(value, list)):
                 found.setdefault(name, [None] * len(table["cell"]))[place] = value
     return found

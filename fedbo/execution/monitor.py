@@ -26,6 +26,7 @@ from fedbo.coordinator.runtime.actor import Run
 from fedbo.execution.notices import NO_RUN, Callback, CallbackCalls, Evaluation, LoggedEvent
 from fedbo.objectives.base import Federation
 from fedbo.objectives.goals import Goals
+from fedbo.objectives.outcome import is_note
 from fedbo.objectives.typed_spaces.typed import lattice_of
 from fedbo.study.study import Study
 
@@ -149,6 +150,8 @@ def _evaluation(
     else:
         configuration = space.configuration(np.array(record.x))
     native = None if record.error is not None else float(federation.metric.native(record.outcome.value))
+    told = record.outcome.metrics
+    notes = {name: each for name, each in told.items() if is_note(name, each)}
     return Evaluation(
         agent=record.agent,
         number=record.number,
@@ -157,7 +160,8 @@ def _evaluation(
         error=record.error,
         started=record.started,
         finished=record.finished,
-        metrics=dict(record.outcome.metrics),
+        metrics={name: each for name, each in told.items() if name not in notes},
+        notes=notes,
         reports=tuple(record.outcome.reports),
         run=run,
         stopped=record.stopped,

@@ -24,6 +24,7 @@ class Evaluation:
     """One evaluation: its agent, its number, the configuration, the native value or the error, and other metrics.
 
     - `started`, `finished`: in the study's unit of time, or seconds since the study's start.
+    - `notes`: text, lists and other notes that it returned beside its metrics, by name.
     - `reports`: pairs of a step and the value reported for it.
     - `run`: key of its run.
     - `stopped`: "stopped" or "paused" where it ended before its last step.
@@ -41,6 +42,7 @@ class Evaluation:
     reports: tuple[tuple[float, float], ...] = ()
     run: RunKey = NO_RUN
     stopped: str | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
     feasible: bool | None = None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedbo.objectives.base import Array, Metric
-from fedbo.objectives.outcome import Outcome
+from fedbo.objectives.outcome import Outcome, is_note
 
 MOST_OBJECTIVES = 4  # the hypervolume of more takes too long
 NAN = float("nan")
@@ -83,8 +83,9 @@ class Goals:
         return _finite(outcome.metrics.get(name, NAN))
 
     def missing(self, outcome: Outcome) -> list[str]:
-        """Return the names of the metrics that an outcome does not have at all."""
-        return [name for name in self.names if name != self.own.name and name not in outcome.metrics]
+        """Return the names of the metrics that an outcome does not have as a number at all."""
+        others = (name for name in self.names if name != self.own.name)
+        return [name for name in others if name not in outcome.metrics or is_note(name, outcome.metrics[name])]
 
     def values(self, outcome: Outcome) -> Array:
         """Return the values `(m,)` of the objectives, to be maximised; NaN where one is missing."""

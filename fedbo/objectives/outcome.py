@@ -13,6 +13,7 @@ from fedbo.settings.arguments import short
 from fedbo.settings.shown import encodable
 
 Reports = Sequence[tuple[float, float]]
+MOST_NOTED = 65_536  # bytes of a note as JSON: every table holds it
 
 
 @dataclass(slots=True, init=False)
@@ -24,7 +25,7 @@ class Outcome:
     score: float
     """Noise-free counterpart of the value, by which points are judged; the value if not set."""
     metrics: Mapping[str, Any]
-    """Other numbers of the evaluation by name, in native units; JSON in tables."""
+    """Other numbers of the evaluation by name, in native units, and notes (`is_note`); JSON in tables."""
     reports: Reports
     """Pairs of a step and the native value reported there."""
 
@@ -47,7 +48,10 @@ def outcome_of(returned: Outcome | SupportsFloat, score: float | None = None, ob
     if type(returned) is float:  # as nearly always
         return Outcome(returned, noise_free)
     if isinstance(returned, Outcome):
-        metrics = {encodable(str(name)): _number(name, metric) for name, metric in returned.metrics.items()}
+        metrics = {
+            encodable(str(name)): metric if is_note(str(name), metric) else _number(name, metric)
+            for name, metric in returned.metrics.items()
+        }
         if noise_free is None:
             noise_free = _returned(returned.score, objective, "an outcome of score ")
         value = _returned(returned.value, objective, "an outcome of value ")
@@ -95,17 +99,40 @@ def read_metrics(text: str | None) -> tuple[dict[str, Any], Reports]:
 
 
 def outcome_by_name(returned: Mapping[Any, Any], metric: str, sign: int, reports: Reports = ()) -> Outcome:
-    """Return what a function returned as a dictionary of native numbers, whose value is that of `metric` times `sign`.
+    """Return what a function returned as a dictionary of native numbers and notes; its value is that of `metric` times `sign`.
 
     Raises:
-        TypeError: The metric is missing, or an entry is not a number.
+        TypeError: The metric is missing or no number, or an entry is neither a number nor a note.
     """
     if metric not in returned:
         raise TypeError(f"the objective returned {sorted(map(str, returned))}, without '{metric}'; return it as well")
-    metrics = {str(name): native_number(each, str(name)) for name, each in returned.items()}
-    if "reports" in metrics and reports:
+    metrics = {
+        str(name): each if name != metric and is_note(str(name), each) else native_number(each, str(name))
+        for name, each in returned.items()
+    }
+    if "reports" in metrics and (reports or isinstance(metrics["reports"], list)):
         raise TypeError("the objective reported values and returned a metric 'reports'; rename the metric")
     return Outcome(sign * native_number(returned[metric]), metrics=metrics, reports=reports)
+
+
+def is_note(name: str, value: Any) -> bool:
+    """Return whether an entry beside the value is a note: text, a boolean, or a list or dictionary that JSON keeps as it is.
+
+    TypeError for a note that JSON would change, or that has more than `MOST_NOTED` bytes.
+    """
+    if not isinstance(value, str | bool | list | dict):
+        return False
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+        kept = json.loads(text) == value
+    except (TypeError, ValueError):
+        kept = False
+    if not kept:
+        words = "return text, or lists and dictionaries of text and finite numbers"
+        raise TypeError(f"the objective returned {name} = {short(value)}, which JSON cannot keep; {words}")
+    if len(text) > MOST_NOTED:
+        raise TypeError(f"the objective returned a note '{name}' of {len(text):,} bytes; keep at most {MOST_NOTED:,}")
+    return True
 
 
 def native_number(value: Any, name: str = "") -> float:

@@ -35,7 +35,8 @@ def tuned(config: dict[str, Any], agent: int) -> dict[str, float]:
     """Return an error, to be minimised, and metrics; some configurations of one agent fail."""
     if agent == 1 and config["n"] == 3:
         raise ValueError("three is one too many")
-    return {"error": config["lr"] + config["n"] + 0.1 * agent, "value": 7, "loss": config["width"]}
+    notes = {"note": f"of {agent}"} | ({"layers": [config["n"]]} if agent else {})
+    return {"error": config["lr"] + config["n"] + 0.1 * agent, "value": 7, "loss": config["width"], **notes}
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +56,8 @@ def test_trials_of_a_tuning_have_the_configurations_and_what_the_function_return
     for row in rows:
         config = {name: row["param_agent" if name == "agent" else name] for name in SPACE}
         assert type(row["n"]) is int and row["fixed"] == 3 and row["opt"] in SPACE["opt"]
+        if row["status"] == "complete":
+            assert (row["note"], row["layers"]) == (f"of {row['agent']}", f"[{row['n']}]" if row["agent"] else None)
         if row["status"] == "failed":
             assert row["value"] is None and row["error"].endswith("ValueError: three is one too many")
             assert (row["agent"], row["n"]) == (1, 3)

@@ -16,8 +16,9 @@ from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.actors.storage.rows import EVALUATIONS, RunKey, read_table, write_evaluations
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.base import observe
-from fedbo.objectives.outcome import Outcome, outcome_of, read_metrics, value_of, written_metrics
+from fedbo.objectives.base import Metric, observe
+from fedbo.objectives.goals import Goal, Goals, Limit
+from fedbo.objectives.outcome import Outcome, outcome_by_name, outcome_of, read_metrics, value_of, written_metrics
 from fedbo.settings.arguments import short
 
 
@@ -66,8 +67,42 @@ def test_metrics_reach_the_table(tmp_path: Path) -> None:
 
 
 def test_a_metric_that_is_not_a_number_fails_the_evaluation() -> None:
-    found = evaluated(Returning(Outcome(2.0, metrics={"loss": "low"})))
-    assert "TypeError: metric 'loss' of the outcome is 'low'; return a number" in str(found.error)
+    found = evaluated(Returning(Outcome(2.0, metrics={"loss": None})))
+    assert "TypeError: metric 'loss' of the outcome is None; return a number" in str(found.error)
+
+
+NOTES = {"why": "diverged é", "layers": [64, {"width": 2.5}], "warm": True}
+
+
+def test_notes_beside_metrics_are_kept_as_they_are() -> None:
+    for outcome in (evaluated(Returning(Outcome(2.0, metrics=NOTES))).outcome, outcome_by_name({"v": 2.0, **NOTES}, "v", 1)):
+        assert {name: outcome.metrics[name] for name in NOTES} == NOTES
+        assert {name: read_metrics(written_metrics(outcome))[0][name] for name in NOTES} == NOTES
+
+
+@pytest.mark.parametrize(
+    ("note", "words"),
+    [
+        ([(1, 2)], "which JSON cannot keep; return text, or lists and dictionaries of text and finite numbers"),
+        ([math.nan], "which JSON cannot keep"),
+        ({1: "one"}, "which JSON cannot keep"),
+        ([np.int64(3)], "which JSON cannot keep"),
+        ("\ud800", "which JSON cannot keep"),
+        ("x" * 65_536, "a note 'note' of 65,538 bytes; keep at most 65,536"),
+        ((1, 2), "return a number there, or leave 'note' out"),
+        (b"bytes", "return a number there, or leave 'note' out"),
+    ],
+)
+def test_what_cannot_be_kept_as_it_is_fails_the_evaluation(note: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(words)):
+        outcome_by_name({"v": 2.0, "note": note}, "v", 1)
+
+
+def test_a_note_is_no_metric_of_the_study_and_no_report() -> None:
+    goals = Goals((Goal("v", 1),), limits=(Limit("seconds", at_most=3.0),), own=Metric("v", 1))
+    assert goals.missing(Outcome(1.0, metrics={"seconds": "three"})) == goals.missing(Outcome(1.0)) == ["seconds"]
+    with pytest.raises(TypeError, match="rename the metric"):
+        outcome_by_name({"v": 2.0, "reports": [[1, 2]]}, "v", 1)
     assert "Returning.evaluate returned 'low'; return a number" in str(evaluated(Returning("low")).error)
 
 

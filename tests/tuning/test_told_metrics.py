@@ -149,7 +149,7 @@ def test_the_names_of_other_tuners_lead_to_ours(name: str, use: str) -> None:
 
 
 def test_what_is_no_number_beside_the_metric_is_named_with_its_key() -> None:
-    with pytest.raises(TypeError, match="returned model = 'resnet'; return a number there, or leave 'model' out"):
-        outcome_by_name({"value": 0.5, "model": "resnet"}, "value", 1)
+    with pytest.raises(TypeError, match="returned model = None; return a number there, or leave 'model' out"):
+        outcome_by_name({"value": 0.5, "model": None}, "value", 1)
     with pytest.raises(fedbo.ArgumentError, match="width = 'a': must be a finite number"):
         Look(width="a").check()  # type: ignore[arg-type]

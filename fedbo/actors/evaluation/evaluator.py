@@ -149,5 +149,5 @@ def with_metrics(goals: Goals, query: Query, record: EvaluationRecord) -> Evalua
     if record.error is not None or record.stopped is not None or not (missing := goals.missing(record.outcome)):
         return record
     there = ", ".join(record.outcome.metrics) or "none"
-    why = f"the objective returned no metric '{missing[0]}' of the study's [[metric]] tables; its other metrics: {there}"
+    why = f"the objective returned no metric '{missing[0]}' that is a number, for [[metric]]; its other entries: {there}"
     return query.failed(why, Outcome(record.outcome.value, metrics=record.outcome.metrics, reports=record.outcome.reports))

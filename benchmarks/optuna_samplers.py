@@ -1,4 +1,7 @@
-"""`fedbo.optuna.Sampler` beside Optuna's samplers: best values on mixed problems as ranks, and time for each suggestion.
+"""`fedbo.optuna.Sampler` beside Optuna's samplers, SMAC and nevergrad: ranks on mixed problems, and time for each suggestion.
+
+SMAC (its facade for hyperparameters) and nevergrad (NGOpt) get the union of all parameters that 200 random trials ask for, and
+those that a configuration does not use are ignored. They are left out where they are not installed.
 
 python benchmarks/optuna_samplers.py --seeds 10 --trials 60 --out ranks.json
 python benchmarks/optuna_samplers.py --times 50 200 1000
@@ -14,6 +17,7 @@ import time
 import warnings
 from collections.abc import Callable
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -168,16 +172,94 @@ def best(study: Any) -> float:
     return min(trial.user_attrs.get("true", trial.value) for trial in study.trials)
 
 
+def union(function: Any) -> dict[str, Any]:
+    """Return the distributions of all parameters that random trials ask for."""
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    study.optimize(function, n_trials=200)
+    return {name: held for trial in study.trials for name, held in trial.distributions.items()}
+
+
+def value_at(function: Any, params: dict[str, Any]) -> tuple[float, float]:
+    """Return the value of a configuration, and its value without noise."""
+    trial = optuna.trial.FixedTrial(params)
+    value = function(trial)
+    return value, trial.user_attrs.get("true", value)
+
+
+def by_nevergrad(function: Any, seed: int, trials: int) -> float:
+    """Let NGOpt minimise a problem; return the best value."""
+    import nevergrad as ng
+
+    def part(held: Any) -> Any:
+        if hasattr(held, "choices"):
+            return ng.p.Choice(list(held.choices))
+        if held.step is not None and held.step != 1:
+            return ng.p.TransitionChoice(
+                [held.low + held.step * i for i in range(round((held.high - held.low) / held.step) + 1)]
+            )
+        made = (ng.p.Log if held.log else ng.p.Scalar)(lower=held.low, upper=held.high)
+        return made.set_integer_casting() if isinstance(held.low, int) else made
+
+    space = ng.p.Dict(**{name: part(held) for name, held in union(function).items()})
+    space.random_state.seed(seed)
+    optimizer, found = ng.optimizers.NGOpt(space, budget=trials), []
+    for _ in range(trials):
+        asked = optimizer.ask()
+        value, true = value_at(function, asked.value)
+        optimizer.tell(asked, value)
+        found.append(true)
+    return min(found)
+
+
+def by_smac(function: Any, seed: int, trials: int) -> float:
+    """Let SMAC's facade for hyperparameters minimise a problem; return the best value."""
+    import tempfile
+
+    from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer
+    from smac import HyperparameterOptimizationFacade, Scenario
+
+    space, found = ConfigurationSpace(seed=seed), list[float]()
+    steps: dict[str, Any] = {}
+    for name, held in union(function).items():
+        if hasattr(held, "choices"):
+            steps[name] = list(held.choices)
+            space.add(Categorical(name, list(range(len(held.choices)))))
+        elif held.step is not None and held.step != 1:
+            steps[name] = [held.low + held.step * i for i in range(round((held.high - held.low) / held.step) + 1)]
+            space.add(Integer(name, (0, len(steps[name]) - 1)))
+        else:
+            space.add((Integer if isinstance(held.low, int) else Float)(name, (held.low, held.high), log=held.log))
+
+    def target(config: Any, seed: int = 0) -> float:
+        given = {name: steps[name][int(value)] if name in steps else value for name, value in dict(config).items()}
+        value, true = value_at(function, given)
+        found.append(true)
+        return value
+
+    with tempfile.TemporaryDirectory() as folder:
+        scenario = Scenario(space, deterministic=True, n_trials=trials, seed=seed, output_directory=Path(folder))
+        HyperparameterOptimizationFacade(scenario, target, overwrite=True, logging_level=False).optimize()
+    return min(found)
+
+
+RIVALS = {"SMAC": by_smac, "nevergrad": by_nevergrad}
+
+
 def ranks(seeds: int, trials: int, only: list[str], problems: list[str]) -> dict[str, Any]:
     found: dict[str, dict[str, list[float]]] = {}
     for problem in problems:
         function = PROBLEMS[problem]
         for name in only:
             for seed in range(seeds):
-                began, study = time.process_time(), optuna.create_study(sampler=SAMPLERS[name](seed))
-                study.optimize(function, n_trials=trials)
-                found.setdefault(problem, {}).setdefault(name, []).append(best(study))
-                print(f"{problem}, {name}, {seed}: {best(study):.4g} ({time.process_time() - began:.1f} s)", flush=True)
+                began = time.process_time()
+                if name in RIVALS:
+                    end = RIVALS[name](function, seed, trials)
+                else:
+                    study = optuna.create_study(sampler=SAMPLERS[name](seed))
+                    study.optimize(function, n_trials=trials)
+                    end = best(study)
+                found.setdefault(problem, {}).setdefault(name, []).append(end)
+                print(f"{problem}, {name}, {seed}: {end:.4g} ({time.process_time() - began:.1f} s)", flush=True)
     return found
 
 
@@ -226,7 +308,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--trials", type=int, default=60)
-    parser.add_argument("--only", nargs="*", default=list(SAMPLERS))
+    there = [name for name in RIVALS if find_spec(name.lower())]
+    parser.add_argument("--only", nargs="*", default=[*SAMPLERS, *there])
     parser.add_argument("--problems", nargs="*", default=list(PROBLEMS))
     parser.add_argument("--times", nargs="*", type=int)
     parser.add_argument("--out", type=Path)

@@ -68,6 +68,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "trust_best": ("trust_best", {}),
     "trust_best_earlier": ("trust_best", {}),
     "careful": ("trust_best", {"turn": 1, "pay": 0.25}),
+    "careful_earlier": ("trust_best", {"turn": 1, "pay": 0.25, "earlier_first": True}),
     "careful_noise": ("trust_best_noise", {"turn": 1, "pay": 0.25}),
     "trust_best_alone": ("trust_best_alone", {}),
     "trust_best_noise": ("trust_best_noise", {}),

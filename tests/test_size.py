@@ -24,8 +24,8 @@ LINES = {
     "algorithms": 2283,
     "algorithms/admm": 946,
     "algorithms/bandits": 2257,
-    "algorithms/collaborative": 740,
-    "algorithms/components": 2476,
+    "algorithms/collaborative": 742,
+    "algorithms/components": 2483,
     "algorithms/learned_prior": 1207,
     "algorithms/private": 650,
     "analysis": 4139,
@@ -75,7 +75,7 @@ LINES = {
     "workers": 2058,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 87851, "no room": 44861, "modules": 608}
+MOST = {"all": 87860, "no room": 44868, "modules": 608}
 
 
 @cache

@@ -76,8 +76,8 @@ class ShareBest(Collaborative):
 
     def handles(self, problem: Problem) -> str:
         """Return why the settings do not suit the objectives and bounds of a problem; empty where they do."""
-        if self.form == "box" or self.values:
-            return "form = 'box' and values = true are for one objective without bounds"
+        if self.form == "box" or self.values or self.earlier_first:
+            return "form = 'box', values = true and earlier_first = true are for one objective without bounds"
         return unsuitable_for_improvement(problem)
 
     def upload(self, problem: Problem) -> Declaration:

@@ -161,7 +161,9 @@ def _returned(state: CollaborativeState, x: Array) -> tuple[npt.NDArray[np.bool_
 
 
 def _entry(control: str, summary: str) -> Entry:
-    return Entry(TrustBest, {"control": control}, presets={"careful": {"turn": 1, "pay": 0.25}}, summary=summary)
+    return Entry(
+        TrustBest, {"control": control}, presets={"careful": {"turn": 1, "pay": 0.25, "earlier_first": True}}, summary=summary
+    )
 
 
 ALGORITHMS = {

@@ -49,6 +49,7 @@ class Collaborative(Marked, ABC):
 
     own: the agent's Gaussian process.
     every: send a new message before the first and after every k-th iteration; 0 sends one before the first only.
+    earlier_first: evaluate the best point of the agent's own earlier task first, if there is one.
     """
 
     queries: ClassVar[int | None] = 1
@@ -57,6 +58,8 @@ class Collaborative(Marked, ABC):
     """The agent's own surrogate: a table of its settings."""
     every: Annotated[int, Ge(0), "0 means once, before the start"] = 5
     """Iterations between two messages; 0: one message before the first."""
+    earlier_first: bool = False
+    """Whether the first decision evaluates the best point of the agent's own earlier task."""
 
     @abstractmethod
     def _decide(self, state: CollaborativeState, streams: Streams) -> tuple[Decision, CollaborativeState]:
@@ -77,7 +80,11 @@ class Collaborative(Marked, ABC):
         for message in inbox:
             state = state._replace(answer=message.payload)
         local = state.local
-        decision, after = self._decide(state._replace(local=local.cautious(), t=state.t + 1), streams)
+        state = state._replace(local=local.cautious(), t=state.t + 1)
+        if self.earlier_first and state.t == 1 and len(state.history_y):
+            u = state.history_u[int(state.history_y.argmax())]
+            return self.own.fresh(u, state.local, streams, "own"), state._replace(local=local)
+        decision, after = self._decide(state, streams)
         return decision, after._replace(local=local.fitted_by(after.local))
 
     def pending(self, state: CollaborativeState, x: Array) -> CollaborativeState:

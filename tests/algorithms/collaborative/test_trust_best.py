@@ -133,3 +133,17 @@ def test_a_point_of_others_that_failed_or_is_under_way_counts_as_in_vain() -> No
     assert failed.origin == "own"
     better, _ = method.ask(method.tell(state, decision.x, np.array([10.0])), offers, Streams(1, owner=0).at(2))
     assert better.origin == "federated", "what is better costs nothing"
+
+
+@pytest.mark.parametrize("name", ["trust_best", "share_best", "dp_share_best"])
+def test_the_best_point_of_an_own_earlier_task_is_evaluated_first_where_that_is_asked_for(name: str) -> None:
+    x = np.random.default_rng(2).random((6, 2))
+    problem = dataclasses.replace(PROBLEM, agent=0, history=6, history_x=x, history_y=bowl(x))
+    offers = offered(np.array([[0.9, 0.9]]))
+    for is_asked in (True, False):
+        method: Any = entry(name).make(earlier_first=is_asked)
+        state = method.tell(method.agent_init(problem, Streams(1, owner=0)), x[:2] / 2, bowl(x[:2] / 2))
+        first, state = method.ask(state, offers, Streams(1, owner=0).at(1))
+        assert np.allclose(first.x[0], x[bowl(x).argmax()], atol=1e-12) == is_asked
+        second, _ = method.ask(method.tell(state, first.x, bowl(first.x)), offers, Streams(1, owner=0).at(2))
+        assert not np.allclose(second.x[0], first.x[0])

@@ -18,9 +18,9 @@ SLACK = 0.05  # a room that has become smaller by more than this share keeps the
 # Folders of the package, with their lines of Python. A folder does not count those of its own that stand here too.
 LINES = {
     ".": 655,
-    "actors": 2857,
+    "actors": 2861,
     "actors/evaluation": 1224,
-    "actors/storage": 1966,
+    "actors/storage": 1971,
     "algorithms": 2283,
     "algorithms/admm": 946,
     "algorithms/bandits": 2257,
@@ -28,7 +28,7 @@ LINES = {
     "algorithms/components": 2483,
     "algorithms/learned_prior": 1207,
     "algorithms/private": 650,
-    "analysis": 4139,
+    "analysis": 4140,
     "commands": 1316,
     "commands/export": 209,
     "commands/watch": 402,
@@ -36,19 +36,19 @@ LINES = {
     "coordinator/environment": 1569,
     "coordinator/idle": 431,
     "coordinator/kernel": 2987,
-    "coordinator/logged": 711,
+    "coordinator/logged": 716,
     "coordinator/runtime": 1089,
     "execution": 2683,
     "fast": 2623,
     "figures": 1496,
     "figures/kinds": 934,
     "figures/page": 1662,
-    "figures/reports": 788,
+    "figures/reports": 789,
     "lab": 1,
     "lab/benchmarking": 1069,
     "lab/fork": 1195,
     "lab/tabulation": 838,
-    "lab/twins": 2150,
+    "lab/twins": 2154,
     "lab/why": 1972,
     "lab/worth": 569,
     "objectives": 2131,
@@ -72,10 +72,11 @@ LINES = {
     "templates": 1,
     "testing": 900,
     "tuning": 2948,
-    "workers": 2058,
+    "workers": 2213,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 87860, "no room": 44868, "modules": 608}
+MOST = {"all": 88035, "no room": 44884, "modules": 609}
+MOST = {"all": 88035, "no room": 44884, "modules": 609}
 
 
 @cache

@@ -21,13 +21,17 @@ from fedbo.settings.rooms import optional
 
 
 class EvaluationEnd(NamedTuple):
-    """The end of the evaluation of point `point` of step `step`: its start, its end, and whether it was `in_time`."""
+    """The end of the evaluation of point `point` of step `step`: its start, its end, and whether it was `in_time`.
+
+    `copied` is the time that its other copy took on a worker of a cluster.
+    """
 
     step: int
     point: int
     started: float
     finished: float
     in_time: bool = True
+    copied: float = 0.0
 
 
 @dataclass(slots=True)

@@ -21,6 +21,7 @@ PLACEMENTS = pa.schema(
         *((name, pa.int32()) for name in ("step", "query", "worker")),
         *((name, pa.float64()) for name in ("queued_at", "started_at", "kept_until", "ended_at")),
         ("preempted", pa.bool_()),
+        ("copy", pa.bool_()),
     ]
 )
 
@@ -33,23 +34,23 @@ def placements(events: Any) -> Any:
     """
     rows: list[tuple[Any, ...]] = []
     for key, own in by_run(events):
-        begun: dict[tuple[int, int, int], tuple[int, float, float]] = {}
+        begun: dict[tuple[int, ...], tuple[int, float, float]] = {}
         happened = of_kinds(own, "placed", "released", "preempted")
         for time, kind, *job, worker, queued, lost in listed_moves(happened):
             if kind == "placed":
                 begun[tuple(job)] = worker, queued, time
             else:
                 found = begun.pop(tuple(job))
-                rows.append((*key, *job, *found, time - (lost or 0.0), time, kind == "preempted"))
+                rows.append((*key, *job[:3], *found, time - (lost or 0.0), time, kind == "preempted", job[3] is True))
         end = float(column_of(own, "time").max())
-        rows += [(*key, *job, *found, end, end, False) for job, found in begun.items()]
+        rows += [(*key, *job[:3], *found, end, end, False, job[3] is True) for job, found in begun.items()]
     columns = zip(*rows, strict=True) if rows else [()] * len(PLACEMENTS)
     return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, PLACEMENTS, strict=True)], schema=PLACEMENTS)
 
 
 def listed_moves(events: Any) -> Any:
-    """Yield time, kind, agent, step, query, worker, the start of queueing and the lost time of each event."""
-    names = ("time", "kind", "agent", "step", "query", "worker", "queued_at", "lost")
+    """Yield time, kind, agent, step, query, copy, worker, the start of queueing and the lost time of each event."""
+    names = ("time", "kind", "agent", "step", "query", "copy", "worker", "queued_at", "lost")
     return zip(*(events[name].to_pylist() for name in names), strict=True)
 
 

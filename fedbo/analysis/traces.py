@@ -94,7 +94,7 @@ def traces(
     """
     columns = {
         name: column_of(observations, name)
-        for name in ("cell", "algorithm", "replicate", "agent", "step", "started", "finished", "pulls")
+        for name in ("cell", "algorithm", "replicate", "agent", "step", "started", "finished", "pulls", "copied")
     }
     rows = np.flatnonzero(column_of(observations, "phase") != "history")
     value = column_of(observations, "value").astype(np.float64)
@@ -186,7 +186,7 @@ def _trace(
         moved=_before(totals[0].get(key), finished),
         evaluated=np.cumsum(columns["pulls"][rows], dtype=np.int64),
         spent=_before(totals[1].get(key), finished),
-        used=np.cumsum(finished - columns["started"][rows].astype(np.float64)),
+        used=np.cumsum(finished - columns["started"][rows].astype(np.float64) + np.nan_to_num(columns["copied"][rows])),
     )
 
 

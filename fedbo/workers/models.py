@@ -55,7 +55,8 @@ class ClusterModel:
     A free worker starts a waiting evaluation that fits: the one that came first ("first_come"), one of the agent that uses
     least of the cluster ("fair_share"), or one of the agent with the highest priority ("priority"). Ties go to the one that
     came first. `needs` has one entry for all agents, or one for each; so has `priorities`. Evaluations save their work after
-    `every` units of time at speed 1, which takes `cost` of these units.
+    `every` units of time at speed 1, which takes `cost` of these units. One that has run for `after` times the `quantile` of
+    the durations so far is copied.
     """
 
     classes: tuple[WorkerClass, ...]
@@ -64,6 +65,8 @@ class ClusterModel:
     priorities: tuple[float, ...] = (0.0,)
     every: float = math.inf
     cost: float = 0.0
+    after: float = math.inf
+    quantile: float = 0.9
 
     def saving(self, work: float) -> float:
         """Return the time at speed 1 in which an evaluation with so much work saves it; its end needs no checkpoint."""

@@ -34,6 +34,7 @@ class PendingEvaluation:
     - `in_time`: whether it stays within the time limit.
     - On a cluster, `work` is the remaining duration of all its pulls on a worker of speed 1. It has waited since
       the time `queued`, its last preemption if there was one, with the `number`, and runs on `worker`; -1 is none.
+    - `copied`: the time that its other copy took on a worker, once it has ended.
     - Where evaluations may stop early, one is `held` at a rung, on its place and its worker, until its agent decides. Its
       present leg began at the time `leg`, which is None in the first segment of a leg.
     """
@@ -52,6 +53,7 @@ class PendingEvaluation:
     worker: int = -1
     held: bool = False
     leg: float | None = None
+    copied: float = 0.0
 
     @property
     def key(self) -> Key:
@@ -69,6 +71,7 @@ class AgentEvaluations:
     """The evaluations of one agent.
 
     - `waiting` and `running`: by step and point, in the order of decision and of start.
+    - `copies`: copies of running ones, by keys of their own.
     - `deciding`: the decision in progress, if it takes time; `decided`: the evaluations that follow it.
     - `ended`: those that no finished step has learned from, in the order of their ends.
     - `heard`: how many of them the agent knows; `asked`: how many it is being notified of, None if it is not being notified.
@@ -97,6 +100,7 @@ class AgentEvaluations:
     paused_saved: dict[Key, PendingEvaluation] = field(default_factory=dict)
     spent: float = 0.0
     times: tuple[float, ...] = ()
+    copies: dict[Key, PendingEvaluation] = field(default_factory=dict)
 
     def forget(self, step: int) -> None:
         """Forget the decisions of a step, which begins again."""

@@ -32,6 +32,8 @@ class ClusterState:
     - `used`: the number of running jobs of each agent.
     - `arrived`: the number of evaluations that have entered the queue.
     - `is_due`: whether the queue is served at the end of this instant.
+    - `lasted`: the durations of all evaluations on their workers so far, ascending, and `watched`: a heap of those that run, by
+      their start, where slow ones are copied; `checked`: when the queue is served next for their sake.
     """
 
     places: list[Place | None]
@@ -44,6 +46,9 @@ class ClusterState:
     used: dict[int, int] = field(default_factory=dict)
     arrived: int = 0
     is_due: bool = False
+    lasted: list[float] = field(default_factory=list)
+    watched: list[tuple[float, Job, int]] = field(default_factory=list)
+    checked: float = 0.0
 
     @property
     def is_waited_for(self) -> bool:

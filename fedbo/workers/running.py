@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from fedbo.actors.task import Task
 from fedbo.algorithms.streams import COORDINATOR, Streams
@@ -29,7 +30,8 @@ from fedbo.coordinator.logged.agents import (
     WorkerTaken,
 )
 from fedbo.coordinator.logged.kinds import EventLine
-from fedbo.workers.pending import EvaluationRequest, PendingEvaluation
+from fedbo.workers.copies import COPY, found_by, limit_of, longest, original_of, twin_of, watch
+from fedbo.workers.pending import EvaluationRequest, Key, PendingEvaluation
 from fedbo.workers.placement import Job, WorkerPool
 
 
@@ -82,7 +84,7 @@ class RunningEvaluations:
         All arrivals, ends, joins and departures at one instant are one change of the cluster. Nothing is placed in the middle
         of it, on a worker that is about to leave or before an evaluation with a higher priority that is about to arrive.
         """
-        if state.cluster.is_due or not state.cluster.is_waited_for:
+        if state.cluster.is_due or not (state.cluster.is_waited_for or state.cluster.watched):
             return []
         state.cluster.is_due = True
         return [After(0.0, PlacementDue())]
@@ -92,13 +94,37 @@ class RunningEvaluations:
         assert self.pool is not None
         effects: list[Effect] = []
         state.cluster.is_due = False
+        self._copy(state, now)
         for number, key, worker, _ in self.pool.serve(state.cluster):
             agent = state.agents[number]
-            one = agent.evaluations.running[key]
+            one = found_by(agent.evaluations, key)
+            assert one is not None
             one.worker = worker
-            self._log.append(EvaluationPlaced(now, number, step=key[0], query=key[1], worker=worker, queued_at=one.queued))
+            self._log.append(EvaluationPlaced(now, number, **_named(key), worker=worker, queued_at=one.queued))
             effects += self._start(agent, one, now)
-        return effects
+            if self.pool.model.after < math.inf:
+                watch(state.cluster, number, one)
+        return effects + self._check_later(state, now)
+
+    def _copy(self, state: CoreState, now: float) -> None:
+        """Queue a copy of each evaluation that has run too long."""
+        assert self.pool is not None
+        limit = limit_of(self.pool.model, state.cluster)
+        while (slowest := longest(state)) is not None and slowest[0] + limit <= now:
+            _, agent, one = slowest
+            copy = self.with_length(agent, one.request._replace(point=twin_of(one.key)[1]), again=True)
+            copy.queued, copy.number = now, state.cluster.arrived
+            agent.evaluations.copies[copy.key] = copy
+            self.pool.submit(state.cluster, agent.number, copy.key)
+
+    def _check_later(self, state: CoreState, now: float) -> list[Effect]:
+        """Schedule when the evaluation that has run longest will have run too long, unless more durations say otherwise."""
+        assert self.pool is not None
+        slowest, limit = longest(state), limit_of(self.pool.model, state.cluster)
+        if slowest is None or limit == math.inf or slowest[0] + limit == state.cluster.checked:
+            return []
+        state.cluster.checked = slowest[0] + limit
+        return [After(state.cluster.checked - now, PlacementDue(), state.cluster.checked)]
 
     def _start(self, agent: AgentRecord, one: PendingEvaluation, now: float, warm: bool = False) -> list[Effect]:
         """Begin an evaluation, on its agent's place or on its worker, which is `warm` if it has just run the segment before."""
@@ -159,7 +185,7 @@ class RunningEvaluations:
                 self.pool.withdraw(state.cluster, number, one.key)
         for number, one in ended:
             if one.worker >= 0:
-                self._log.append(EvaluationReleased(now, number, step=one.key[0], query=one.key[1], worker=one.worker))
+                self._log.append(EvaluationReleased(now, number, **_named(one.key), worker=one.worker))
                 self.pool.release(state.cluster, one.worker, (number, *one.key))
                 one.worker = -1
         return self._serve_later(state)
@@ -167,16 +193,21 @@ class RunningEvaluations:
     def preempted(self, state: CoreState, jobs: list[Job], fault: Preemption | None, now: float) -> list[Effect]:
         """Queue evaluations that have lost their worker again, at their old places in the queue.
 
-        What was not saved of their work is lost. Where nothing could be saved, its length is drawn again.
+        What was not saved of their work is lost. Where nothing could be saved, its length is drawn again. A copy is dropped;
+        its original may have another one.
         """
         assert self.pool is not None
         for number, step, point in jobs:
             agent = state.agents[number]
-            one = agent.evaluations.running[step, point]
-            kept, lost = (0.0, 0.0) if one.held else self._kept(one, fault, now)
-            line = EvaluationPreempted(now, number, step=step, query=point, worker=one.worker, lost=lost)
-            self._log.append(line)
-            if one.held:
+            one = found_by(agent.evaluations, (step, point))
+            assert one is not None
+            copy = agent.evaluations.copies.pop(one.key, None)
+            is_over = copy is not None or one.held
+            kept, lost = (0.0, now - one.started if copy else 0.0) if is_over else self._kept(one, fault, now)
+            self._log.append(EvaluationPreempted(now, number, **_named(one.key), worker=one.worker, lost=lost))
+            if copy is not None:
+                watch(state.cluster, number, agent.evaluations.running[original_of(copy.key)])
+            if is_over:
                 one.worker = -1
                 continue
             if kept is None:
@@ -231,6 +262,12 @@ class RunningEvaluations:
         for one in slowed:
             one.remaining = max(0.0, one.remaining - (now - one.since) * before)
         return [effect for one in slowed for effect in self.run(agent, one, now)]
+
+
+def _named(key: Key) -> dict[str, Any]:
+    """Return step and point of an evaluation, and whether it is a copy, as the log has them."""
+    step, point = original_of(key)
+    return {"step": step, "query": point, "copy": None if key[1] > COPY else True}
 
 
 class WorkerEvents:

@@ -72,7 +72,7 @@ class ScheduledEvaluations:
                     continue
             made.append(query)
             records.append(record)
-            state.spent += end.finished - end.started
+            state.spent += end.finished - end.started + end.copied
             if record.error is not None and query.tries < self._task.policy.retries:
                 # A retry gets the next number, since its random stream depends on the number.
                 (again,) = self._segmented([changed(query, number=evaluated, tries=query.tries + 1)])
@@ -150,7 +150,7 @@ class ScheduledEvaluations:
     def _record(self, query: Query, end: EvaluationEnd) -> EvaluationRecord:
         """Return the record of an ended evaluation, with its times."""
         record = self._value(query) if end.in_time else self._evaluate(changed(query, length=math.inf))
-        return changed(record, started=end.started, finished=end.finished)
+        return changed(record, started=end.started, finished=end.finished, copied=end.copied or None)
 
     def _value(self, query: Query) -> EvaluationRecord:
         """Return the record of an evaluation, which is computed at most once."""

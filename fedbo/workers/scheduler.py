@@ -34,6 +34,7 @@ from fedbo.coordinator.kernel.step_scheduler import Handler, StepEvaluations
 from fedbo.coordinator.logged.agents import EvaluationPromoted, RungReached, Verdict
 from fedbo.coordinator.logged.kinds import EventLine
 from fedbo.settings.records import changed
+from fedbo.workers.copies import found_by, settle
 from fedbo.workers.pending import DECISION, AgentEvaluations, EvaluationRequest, PendingEvaluation
 from fedbo.workers.placement import WorkerPool
 from fedbo.workers.running import RunningEvaluations, WorkerEvents
@@ -104,7 +105,8 @@ class EvaluationScheduler(StepEvaluations):
         self._task, self._durations, self._stopping = task, durations, task.stopping
         policy = task.policy
         is_simple = policy.retries == 0 and policy.time_limit is None and task.cost == math.inf
-        self._needs_ends = task.overlaps or task.stopping is not None or not is_simple
+        self._copies = model is not None and model.after < math.inf
+        self._needs_ends = task.overlaps or task.stopping is not None or not is_simple or self._copies
         self._pool = None if model is None else WorkerPool(model)
         self.running = RunningEvaluations(task, durations, self._pool, rules.log)
         self._rungs = RungVerdicts(self.running, rules.log)
@@ -193,7 +195,7 @@ class EvaluationScheduler(StepEvaluations):
         found = agent.evaluations
         if found is None:
             return []
-        one = found.deciding if point == DECISION else found.running.get((event.step, point))
+        one = found.deciding if point == DECISION else found_by(found, (event.step, point))
         if one is None or one.lease != event.lease:
             return []
         if not state.progress.restarts:  # else it may be lost with its step, as it was before
@@ -201,13 +203,15 @@ class EvaluationScheduler(StepEvaluations):
         if point == DECISION:
             decided, found.deciding, found.decided = found.decided, None, []
             return self._queue(state, agent, decided, now)
-        one.finished = now
+        one.finished, over = now, [one]
+        if self._copies:
+            one, over = settle(state.cluster, found, one)
         found.ended.append(one)
         if self._stopping is not None and one.in_time and one.request.fidelity < self._stopping.largest:
             self.running.hold(one, now)
             return self._due(agent)
-        del found.running[event.step, point]
-        effects = self.running.release(state, [(number, one)], now)
+        del found.running[one.key]
+        effects = self.running.release(state, [(number, each) for each in over], now)
         return effects + self.running.begin(state, agent, now) + self._due(agent)
 
     def _due(self, agent: AgentRecord) -> list[Effect]:
@@ -221,7 +225,7 @@ class EvaluationScheduler(StepEvaluations):
         unheard = found.ended[found.heard :]
         at_rung, spent = any([one.held for one in unheard]), found.spent
         for one in unheard:  # summed as the agent does, to the last bit
-            spent += 0.0 if one.held else one.finished - one.begun
+            spent += 0.0 if one.held else one.finished - one.begun + one.copied
         used = BudgetUse(found.pulled, spent)
         if pending >= self._task.least_pending(agent.number, agent.step, found.pending, t_n, used) and not at_rung:
             return []
@@ -286,7 +290,7 @@ class EvaluationScheduler(StepEvaluations):
         found = agent.evaluations
         if found is None:
             return []
-        stopped = list(found.running.values())
+        stopped, found.copies = [*found.running.values(), *found.copies.values()], {}
         if self._stopping is not None and agent.current is not None:
             found.unlearn()
         waiting = list(found.waiting.values())
@@ -316,12 +320,13 @@ class EvaluationScheduler(StepEvaluations):
     def give_up(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
         """Drop the pending evaluations of an agent that has ended."""
         found, agent.evaluations = agent.evaluations, None
-        return (
-            [] if found is None else self.running.release(state, [(agent.number, one) for one in found.running.values()], now)
-        )
+        stopped = [] if found is None else [*found.running.values(), *found.copies.values()]
+        return self.running.release(state, [(agent.number, one) for one in stopped], now) if stopped else []
 
 
 def _end(one: PendingEvaluation) -> EvaluationEnd:
     """Return the end of an evaluation in the form that its agent receives."""
     step, point = one.key
-    return EvaluationEnd(step=step, point=point, started=one.begun, finished=one.finished, in_time=one.in_time)
+    return EvaluationEnd(
+        step=step, point=point, started=one.begun, finished=one.finished, in_time=one.in_time, copied=one.copied
+    )

@@ -58,6 +58,15 @@ class CheckpointTable(Table):
     """Units of time at speed 1 that a checkpoint takes."""
 
 
+class CopiesTable(Table):
+    """[cluster] copies: when a slow evaluation is copied. The first result counts."""
+
+    after: Annotated[float, Field(gt=0)] = 2.0
+    """Quantiles that an evaluation has been on its worker when it is copied."""
+    quantile: Annotated[float, Field(gt=0, lt=1)] = 0.9
+    """Quantile of the durations on workers so far."""
+
+
 class ClusterTable(Table, RoomTable):
     """[cluster]: a number of equal workers, or classes of them, and the rule of their queue."""
 
@@ -71,10 +80,12 @@ class ClusterTable(Table, RoomTable):
     """One number per agent, for `rule = "priority"`. Default: all 0."""
     checkpoint: CheckpointTable | None = None
     """How often evaluations save their work. Default: never."""
+    copies: CopiesTable | None = None
+    """When slow evaluations are copied. Default: never."""
     worker: Annotated[tuple[WorkerTable, ...], Field(strict=False)] = ()
     """Classes of workers."""
 
-    nested = {"worker": WorkerTable, "checkpoint": CheckpointTable}
+    nested = {"worker": WorkerTable, "checkpoint": CheckpointTable, "copies": CopiesTable}
 
     @classmethod
     def combinations(cls, study: Any) -> Iterator[SettingError]:
@@ -105,6 +116,8 @@ class ClusterTable(Table, RoomTable):
                 yield SettingError(("cluster", "worker", number, "name"), f"{words}; choose another name")
             if one.leaves is not None and one.leaves <= one.joins:
                 yield SettingError(("cluster", "worker", number, "leaves"), f"must be above joins = {one.joins:g}")
+        if cluster.copies is not None and study.stopping is not None:
+            yield SettingError(("cluster", "copies"), "cannot be combined with [stopping]; remove one of them")
         yield from _gone(study, cluster)
         yield from _needs(study)
         count = study.federation().n_agents
@@ -123,7 +136,8 @@ class ClusterTable(Table, RoomTable):
         """Return the model, for evaluations that need these resources."""
         needs = tuple(Resources(one.get("CPU", 1.0), one.get("GPU", 0.0), one.get("memory", 0.0)) for one in resources)
         model = ClusterModel(self.classes(), self.rule, needs or (Resources(),), self.priorities or (0.0,))
-        return model if self.checkpoint is None else replace(model, **self.checkpoint.model_dump())
+        settings = [table.model_dump() for table in (self.checkpoint, self.copies) if table is not None]
+        return replace(model, **{key: value for table in settings for key, value in table.items()})
 
 
 KNOWN = ("CPU", "GPU", "memory")

@@ -17,15 +17,16 @@ from fedbo.workers.models import ClusterModel
 class WorkerUse:
     """The queue for workers in the runs of one algorithm in one cell: means over replicates.
 
-    Evaluations were `placed` on a worker and `preempted` there that often. They had waited for the time `waited` on average,
-    since they were queued, and for `longest` at most; the share `delayed` had to wait. `utilisation` is the used share of the
-    workers' CPU time, from 0 to the end of the run.
+    Evaluations were `placed` on a worker and `preempted` there that often; `copies` of those placed were second ones. They had
+    waited for the time `waited` on average, since they were queued, and for `longest` at most; the share `delayed` had to wait.
+    `utilisation` is the used share of the workers' CPU time, from 0 to the end of the run.
     """
 
     cell: int
     algorithm: str
     placed: float
     preempted: float
+    copies: float
     waited: float
     longest: float
     delayed: float
@@ -50,12 +51,13 @@ def _facts(events: Any, model: ClusterModel) -> dict[str, float]:
     """Return the numbers of one run by the names of their fields."""
     end = float(column_of(events, "time").max())
     own = of_kinds(events, "placed", "released", "preempted")
-    begun, waits, counts, used = dict[tuple[int, int, int], float](), list[float](), {"preempted": 0}, 0.0
-    for time, kind, agent, step, query, _, queued, _ in listed_moves(own):
-        job = (agent, step, query)
+    begun, waits, counts, used = dict[tuple[int, ...], float](), list[float](), {"preempted": 0, "copies": 0}, 0.0
+    for time, kind, agent, *other, _, queued, _ in listed_moves(own):
+        job = (agent, *other)
         if kind == "placed":
             waits.append(time - queued)
             begun[job] = time
+            counts["copies"] += other[-1] is True
             continue
         used += (time - begun.pop(job)) * model.need(agent).cpus
         counts["preempted"] += kind == "preempted"
@@ -65,6 +67,7 @@ def _facts(events: Any, model: ClusterModel) -> dict[str, float]:
     return {
         "placed": float(len(waits)),
         "preempted": float(counts["preempted"]),
+        "copies": float(counts["copies"]),
         "waited": float(waited.mean()),
         "longest": float(waited.max()),
         "delayed": float((waited > 0).mean()),

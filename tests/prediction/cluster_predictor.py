@@ -10,19 +10,23 @@ import heapq
 import math
 from typing import Any
 
+import numpy as np
+
 World = dict[str, Any]
-FIRST = ("leaves", "preempted", "warned", "joins", "returned", "ended")  # within an instant; placement comes last
+FIRST = ("leaves", "preempted", "warned", "joins", "returned", "ended", "looked")  # within an instant; placement comes last
 
 
 class Job:
     def __init__(self, agent: int, index: int, work: float, number: int) -> None:
         self.agent, self.index, self.work, self.number = agent, index, work, number
         self.worker, self.begun, self.turn = -1, 0.0, 0
+        self.is_copy = False
+        self.other: Any = None  # the copy of this one, or what it is a copy of
 
 
 class Queue:
     def __init__(self, world: World) -> None:
-        self.world, self.placed, self.stopped = world, list[tuple[float, int, int, int]](), list[tuple[float, int, int, int]]()
+        self.world, self.placed, self.lasted = world, list[tuple[float, int, int, int, bool]](), list[float]()
         self.classes = [group for group in world["classes"] for _ in range(group["count"])]
         self.away = [int(group["joins"] > 0) for group in self.classes]
         self.on: list[list[Job]] = [[] for _ in self.classes]
@@ -33,7 +37,7 @@ class Queue:
         self.count += 1
         heapq.heappush(self.heap, (time, FIRST.index(kind), self.count, kind, what))
 
-    def run(self) -> list[tuple[float, int, int, int]]:
+    def run(self) -> list[tuple[float, int, int, int, bool]]:
         for worker, group in enumerate(self.classes):
             if group["joins"] > 0:
                 self.schedule(group["joins"], "joins", worker)
@@ -99,7 +103,9 @@ class Queue:
     def stop(self, now: float, worker: int, checkpoint: float | None, notice: float) -> None:
         jobs, self.on[worker], group = self.on[worker], [], self.classes[worker]
         for job in jobs:
-            self.stopped.append((now, job.agent, job.index, worker))
+            if job.is_copy:
+                job.turn, job.other.other = job.turn + 1, None
+                continue
             time = max(0.0, now - job.begun - group["startup"]) * group["speed"]
             cost = self.world["saves"]["cost"] if self.world["saves"] else 0.0
             done, saved = self.worked(time)
@@ -115,9 +121,35 @@ class Queue:
             self.waiting.append(job)
 
     def ended(self, now: float, job: Job, turn: int) -> None:
-        if job.turn == turn:
-            self.on[job.worker].remove(job)
-            self.queue(job.agent)
+        if job.turn != turn:
+            return
+        self.lasted.append(now - job.begun)
+        for one in (job, job.other):
+            if one is not None:
+                (self.waiting if one.worker < 0 else self.on[one.worker]).remove(one)
+                one.turn += 1
+        self.queue(job.agent)
+
+    def looked(self, now: float) -> None:
+        """Copies are made before placements."""
+
+    def limit(self) -> float:
+        copies = self.world["copies"]
+        if copies is None or len(self.lasted) < 1 / (1 - copies["quantile"]) - 1e-6:
+            return math.inf
+        return copies["after"] * float(np.quantile(self.lasted, copies["quantile"]))
+
+    def alone(self) -> list[Job]:
+        """List what runs and has no copy."""
+        found = [job for jobs in self.on for job in jobs if not job.is_copy and job.other is None]
+        return sorted(found, key=lambda job: (job.begun, job.agent, job.index))
+
+    def copy(self, now: float) -> None:
+        for job in self.alone():
+            if job.begun + self.limit() <= now:
+                job.other = Job(job.agent, job.index, self.world["lengths"][job.agent], self.arrived)
+                job.other.is_copy, job.other.other, self.arrived = True, job, self.arrived + 1
+                self.waiting.append(job.other)
 
     def free(self, worker: int) -> list[float]:
         used = [self.world["needs"][job.agent] for job in self.on[worker]]
@@ -135,6 +167,12 @@ class Queue:
         return (-self.world["priorities"][job.agent] if self.world["rule"] == "priority" else 0.0), job.number
 
     def place(self, now: float) -> None:
+        self.copy(now)
+        self.serve(now)
+        if self.limit() < math.inf and (alone := self.alone()):
+            self.schedule(alone[0].begun + self.limit(), "looked")
+
+    def serve(self, now: float) -> None:
         while True:
             for job in sorted(self.waiting, key=self.rank):
                 need = self.world["needs"][job.agent]
@@ -152,7 +190,7 @@ class Queue:
             self.waiting.remove(job)
             self.on[worker].append(job)
             job.worker, job.begun, job.turn = worker, now, job.turn + 1
-            self.placed.append((now, job.agent, job.index, worker))
+            self.placed.append((now, job.agent, job.index, worker, job.is_copy))
             saves, pauses = self.world["saves"], 0.0
             if saves is not None:
                 left = job.work

@@ -39,8 +39,8 @@ def cluster_differences(seed: int) -> Any:
     for record in records:
         if record.kind == "placed":
             index = record.query if record.step == 0 else world["evaluations"] - 1  # the last one is the only decision
-            found.append((round(record.time, 7), record.agent, index, record.worker))
-    rounded = [(round(time, 7), agent, index, worker) for time, agent, index, worker in foreseen]
+            found.append((round(record.time, 7), record.agent, index, record.worker, record.copy is True))
+    rounded = [(round(time, 7), *facts) for time, *facts in foreseen]
     return sorted(set(found) ^ set(rounded)), len(found) - len(rounded)
 
 

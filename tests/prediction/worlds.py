@@ -266,7 +266,11 @@ def draw_cluster(seed: int) -> World:
     for fault in preemptions:
         fault["notice"] = more.choice([0.0, 0.0, more.uniform(0.05, 1.0)])
         fault["at"] = [fault["at"], *more.choice([[], [fault["at"] + more.uniform(0.1, 2.0)]])]
+    some = random.Random(f"copies {seed}")
     return {
+        "copies": some.choice(
+            [None, {"after": some.uniform(0.3, 2.0), "quantile": some.choice([0.2, 0.5, some.uniform(0.1, 0.9)])}]
+        ),
         "saves": more.choice([None, {"every": more.uniform(0.2, 1.5), "cost": more.choice([0.0, more.uniform(0.02, 0.4)])}]),
         "seed": seed,
         "agents": agents,
@@ -296,7 +300,8 @@ def cluster_run(world: World) -> list[LoggedEvent]:
         for group in world["classes"]
     )
     needs = tuple(Resources(*need) for need in world["needs"])
-    model = ClusterModel(classes, world["rule"], needs, tuple(world["priorities"]), **(world["saves"] or {}))
+    more = (world["saves"] or {}) | (world["copies"] or {})
+    model = ClusterModel(classes, world["rule"], needs, tuple(world["priorities"]), **more)
     plan = tuple(FAULTS["preemption"](**{**fault, "at": tuple(fault["at"])}) for fault in world["preemptions"])
     policy = Policy(parallel=world["parallel"])
     setting = Setting(

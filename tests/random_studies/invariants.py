@@ -15,6 +15,7 @@ from fedbo.coordinator.environment.faults import Corruption, Crash, Duplication,
 from fedbo.coordinator.kernel.exchange import Exchange
 from fedbo.study.study import Study
 from tests.random_studies.laws.causes import causes
+from tests.random_studies.laws.copies import copies
 from tests.random_studies.laws.cost import cost
 from tests.random_studies.laws.ledger import ledger
 from tests.random_studies.laws.lifetimes import lifetimes_sum_to_lives
@@ -196,13 +197,13 @@ def _evaluations(run: RunTables) -> Iterator[str]:
 
 def _workers(run: RunTables) -> Iterator[str]:
     """Check that no worker of a cluster exceeds its resources, and that evaluations end on the worker on which they began."""
-    model, used = run.environment.cluster, defaultdict[int, dict[tuple[int, int, int], float]](dict)
+    model, used = run.environment.cluster, defaultdict[int, dict[tuple[int, ...], float]](dict)
     if model is None:
         return
     holds = [one.resources.cpus for one in model.classes for _ in range(one.count)]
     for event in run.of("placed", "released", "preempted"):
         worker = event["worker"]
-        job, jobs = (event["agent"], event["step"], event["query"]), used[worker]
+        job, jobs = (event["agent"], event["step"], event["query"], event["copy"] is True), used[worker]
         if event["kind"] == "placed":
             jobs[job] = model.need(event["agent"]).cpus
         elif jobs.pop(job, None) is None:
@@ -284,6 +285,7 @@ LAWS: tuple[Callable[[RunTables], Iterator[str]], ...] = (
     _evaluations,
     _workers,
     placements,
+    copies,
     _budget,
     cost,
     _interruptions,

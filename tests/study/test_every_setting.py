@@ -62,6 +62,7 @@ NO_EFFECT = {
     r"availability\.leaving": "refused where agents are always there; else chance",
     r"fault\.0\..*": "chance, or a fault that ends in time: it is there, and may strike",
     r"cluster\.rule": "where nobody waits there is no order",
+    r"cluster\.copies\..*": "chance: nothing was slow in so short a study",
 }
 
 

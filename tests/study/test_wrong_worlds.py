@@ -67,6 +67,8 @@ WRONG: list[tuple[str, str]] = [
     ("[cluster]\nworkers = 2\n" + fault("preemption",
      "at = 1.0\nduration = 0.0"), "[[fault]] 1 duration = 0.0: must be above 0; remove it for a permanent loss"),
     ("[cluster]\nworkers = 2\ncheckpoint = {cost = 1.0}", "[cluster] checkpoint.every: is missing; add every = …"),
+    ("[cluster]\nworkers = 2\ncopies = {after = 0.0}", "[cluster] copies.after = 0.0: must be above 0"),
+    ("[cluster]\nworkers = 2\ncopies = {quantile = 1.0}", "[cluster] copies.quantile = 1.0: must be below 1.0"),
     ("[cluster]\nworkers = 2\ncheckpoint = {every = 0.0}", "[cluster] checkpoint.every = 0.0: must be above 0"),
     ("[cluster]\nworkers = 2\n" + fault("preemption", "at = 1.0\nnotice = -1.0"),
      "[[fault]] 1 notice = -1.0: must be at least 0"),

@@ -123,6 +123,7 @@ class EvaluationRecord:
     - `fidelity`: fidelity reached, where evaluations may stop early.
     - `stopped`: "stopped" or "paused" if that is below the largest.
     - `rungs`: values at all rungs since its start or its last pause.
+    - `copied`: time of its other copy on a worker of a simulated cluster; it is no column here.
     """
 
     COLUMNS: ClassVar[tuple[str, ...]] = tuple(each.name for each in EVALUATION_COLUMNS)
@@ -138,6 +139,7 @@ class EvaluationRecord:
     fidelity: int | None = None
     stopped: str | None = None
     rungs: list[float] | None = None
+    copied: float | None = None
 
     @classmethod
     def of_columns(cls, values: Mapping[str, Any]) -> Self:

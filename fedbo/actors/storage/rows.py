@@ -65,6 +65,7 @@ ROW_COLUMNS = (
     column("stopped", pa.string(), nullable=True),
     column("rungs", VECTOR, nullable=True),
     column("metrics", pa.string(), nullable=True),
+    column("copied", pa.float64(), nullable=True),
 )
 
 
@@ -78,7 +79,7 @@ class Row:
     - `pulls`: evaluations of the point in a row, of which the value is the mean.
     - `t_n`: the agent's observations up to and with these.
     - `origin`: one of `ORIGINS`; `note`: free text.
-    - `fidelity`, `stopped`, `rungs`: those of the record, None where evaluations do not stop early.
+    - `fidelity`, `stopped`, `rungs`, `copied`: those of the record, None where evaluations do not stop early or have no copy.
     """
 
     COLUMNS: ClassVar[tuple[str, ...]] = tuple(each.name for each in ROW_COLUMNS)
@@ -116,6 +117,8 @@ class Row:
     """`stopped` or `paused` before the largest fidelity."""
     rungs: list[float] | None = None
     """Values at its rungs since its start or its last pause."""
+    copied: float | None = None
+    """Time that its other copy, which was stopped, took on a worker of the cluster."""
 
     @classmethod
     def of(cls, query: Query, record: EvaluationRecord, t_n: int, started: float, finished: float) -> Self:
@@ -124,7 +127,7 @@ class Row:
         row = cls(query.agent, query.phase, query.step, query.point, query.origin, record.x, query.u, record.outcome)
         row.started, row.finished, row.t_n = started, finished, t_n
         row.pulls, row.error, row.note = record.pulls, record.error, query.note
-        row.fidelity, row.stopped, row.rungs = record.fidelity, record.stopped, record.rungs
+        row.fidelity, row.stopped, row.rungs, row.copied = record.fidelity, record.stopped, record.rungs, record.copied
         return row
 
     @classmethod

@@ -172,6 +172,7 @@ class EvaluationPlaced(NamedTuple):
     agent: int
     step: int
     query: int
+    copy: bool | None
     worker: int
     queued_at: float
 
@@ -184,6 +185,7 @@ class EvaluationReleased(NamedTuple):
     agent: int
     step: int
     query: int
+    copy: bool | None
     worker: int
 
 
@@ -195,6 +197,7 @@ class EvaluationPreempted(NamedTuple):
     agent: int
     step: int
     query: int
+    copy: bool | None
     worker: int
     lost: float
 

@@ -90,6 +90,8 @@ class LoggedEvent(NamedTuple):
     """Agents that dealt shares."""
     needed: Annotated[int | None, pa.int32()] = None
     """Agents that must give shares."""
+    copy: Annotated[bool | None, pa.bool_()] = None
+    """Whether it is the copy of a slow evaluation."""
 
 
 EVENTS: Final = schema_of(LoggedEvent)

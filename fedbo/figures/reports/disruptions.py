@@ -55,6 +55,7 @@ _OF_AGENTS = ("sent", "lost", "lost to", "late", "rejected", "stale", "falsified
 _WORKERS: dict[str, Callable[[Any], str]] = {
     "placed": lambda row: _count(row.placed),
     "preempted": lambda row: _count(row.preempted),
+    "copies": lambda row: _count(row.copies),
     "waited": lambda row: _number(row.waited),
     "longest": lambda row: _number(row.longest),
     "delayed": lambda row: f"{row.delayed:.0%}",

@@ -146,11 +146,15 @@ def _from_queue(into: Measurements, rows: Sequence[Row], events: Any, study: Stu
     placed: dict[tuple[int, ...], Row] = {}
     cut: set[tuple[int, ...]] = set()
     entered: dict[tuple[int, ...], float] = {}  # the first entry into the queue, before a preemption
+    first_of: dict[tuple[int, ...], float] = {}  # the same of each evaluation that ended, for its copy
     for one in placements(events).to_pylist():
         into.queued.append(one["started_at"] - one["queued_at"])
         key = one["agent"], one["step"], one["query"]
-        first = entered.pop(key, one["queued_at"])
-        if one["preempted"]:
+        first = entered.pop(key, first_of.get(key, one["queued_at"]) if one["copy"] else one["queued_at"])
+        first_of[key] = first
+        if one["preempted"] and one["copy"]:
+            entered[key] = first  # its original goes on
+        elif one["preempted"]:
             cut.add(key)
             entered[key] = first
         else:

@@ -98,9 +98,9 @@ def _flights(run: RunTables) -> list[EventSpan]:
 
 def _jobs(run: RunTables) -> list[EventSpan]:
     """Return each evaluation on a worker from its placement to its end there."""
-    begun, found = dict[tuple[int, int, int], int](), list[EventSpan]()
+    begun, found = dict[tuple[int, ...], int](), list[EventSpan]()
     for event in run.of("placed", "released", "preempted"):
-        key = (event["agent"], event["step"], event["query"])
+        key = (event["agent"], event["step"], event["query"], event["copy"] is True)
         if event["kind"] == "placed":
             begun[key] = event["sequence"]
         elif key in begun:

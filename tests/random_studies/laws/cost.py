@@ -47,7 +47,7 @@ def is_known(row: Row, ended: float, step: int, overlap: bool) -> bool:
 
 def time_of(rows: Iterable[Row]) -> float:
     """Return the time that evaluations took."""
-    return math.fsum(row["finished"] - row["started"] for row in rows)
+    return math.fsum(row["finished"] - row["started"] + (row["copied"] or 0.0) for row in rows)
 
 
 def _is_early(run: RunTables, agent: int, step: int) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from tests.random_studies.run_tables import RunTables
+from tests.random_studies.run_tables import Row, RunTables
 
-Job = tuple[int, int, int]  # agent, step, point
+Job = tuple[int, int, int, bool]  # agent, step, point, and whether it is a copy
 
 
 def placements(run: RunTables) -> Iterator[str]:
@@ -23,7 +23,7 @@ def placements(run: RunTables) -> Iterator[str]:
     for time, events in groupby(run.of("placed", "preempted"), key=lambda event: event["time"]):
         placed, preempted = set[tuple[Job, int]](), set[Job]()
         for event in events:
-            job, worker = (event["agent"], event["step"], event["query"]), event["worker"]
+            job, worker = _job(event), event["worker"]
             if event["kind"] == "placed":
                 placed.add((job, worker))
                 if event["queued_at"] < stopped.get(job, 0.0):
@@ -50,4 +50,8 @@ def placements(run: RunTables) -> Iterator[str]:
 
 def _waits(run: RunTables) -> list[tuple[Job, float, float]]:
     """List the waiting times of each evaluation that was finally placed."""
-    return [((one["agent"], one["step"], one["query"]), one["queued_at"], one["time"]) for one in run.of("placed")]
+    return [(_job(one), one["queued_at"], one["time"]) for one in run.of("placed")]
+
+
+def _job(event: Row) -> Job:
+    return event["agent"], event["step"], event["query"], event["copy"] is True

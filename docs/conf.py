@@ -44,7 +44,7 @@ default_role = "code"  # docstrings have Markdown's single backquotes
 FIELD = re.compile(r"(\w+( `[^`]*`)?(, )?)+: ")  # of a docstring, such as "x `(n, d)`: points"
 
 CONTENTS = {
-    "Begin": ("docs/index", "docs/features", "docs/coming_from", "docs/gallery"),
+    "Begin": ("docs/index", "docs/questions", "docs/trouble", "docs/coming_from"),
     "Tutorials": (
         "docs/tutorials/first_study",
         "docs/tutorials/stragglers",
@@ -68,8 +68,7 @@ CONTENTS = {
         "docs/methods",
         "docs/twin",
         "docs/disruptions",
-        "docs/fork",
-        "docs/why",
+        "docs/what-if",
         "docs/early-stopping",
         "docs/cluster-model",
         "docs/privacy",
@@ -82,12 +81,11 @@ CONTENTS = {
         "plugins/hunt/README",
         "plugins/leak/README",
         "plugins/papers/README",
-        "docs/trouble",
     ),
     "Algorithms": ("docs/algorithms/*", "plugins/rivals/docs/*"),
     "Reference": ("docs/cli", "docs/reference/*", "docs/reference", "docs/glossary", "docs/stability", "CHANGELOG"),
     "Measurements": ("benchmarks/results/*",),
-    "Explanation": ("docs/performance", "docs/comparison"),
+    "Explanation": ("docs/performance",),
     "Development": ("CONTRIBUTING", "docs/architecture", "docs/decisions/README", "docs/decisions/*"),
 }
 

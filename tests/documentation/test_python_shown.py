@@ -25,16 +25,11 @@ CHANGED: dict[str, dict[str, str]] = {
     "docs/tuning.md": {'"/shared/meeting"': '"meeting"', "n_trials=50, n_jobs=4": "n_trials=4"},
 }
 BEFORE = {
-    "docs/fork.md": """
+    "docs/what-if.md": """
 import fedbo
 fedbo.run({"study": {"name": "first", "seed": 1, "replicates": 2}, "objective": {"name": "branin", "agents": 3},
-           "budget": {"iterations": 14}, "algorithm": [{"name": "random"}], "exchange": {"mode": "barrier"}}, out="runs/first")
-""",
-    "docs/why.md": """
-import fedbo
-fedbo.run({"study": {"name": "first", "seed": 1}, "objective": {"name": "branin", "agents": 2}, "budget": {"iterations": 1},
-           "algorithm": [{"name": "random"}], "timing": {"evaluation": {"model": "exponential", "mean": 1.0}}},
-          out="runs/first")
+           "budget": {"iterations": 14}, "algorithm": [{"name": "random"}], "exchange": {"mode": "barrier"},
+           "timing": {"evaluation": {"model": "exponential", "mean": 1.0}}}, out="runs/first")
 """,
     "docs/tuning.md": """
 import fedbo
@@ -191,7 +186,7 @@ PAGES = sorted(
 
 
 # Each takes some seconds; what these show has tests of its own besides.
-LATER = {f"docs/{name}.md" for name in ("coming_from", "fork", "plugins", "report", "tuning", "why")}
+LATER = {f"docs/{name}.md" for name in ("coming_from", "plugins", "report", "tuning", "what-if")}
 
 
 @pytest.mark.slow

@@ -13,8 +13,9 @@ Each agent makes three random evaluations and ten decisions, all agents in turn.
 from the worst to the best value of any method with that seed. `earlier_best` first evaluates the best point of the earlier
 task and then decides as `gp_ei`; `gp_ei_warm` starts with the evaluations of the earlier task as if they were of the present
 one. Others get no earlier task, but for those whose name ends in `_earlier`, which have it in their messages. A difference is
-over federations, the mean over seeds and agents first; Holm's correction covers all of a table. Every result is a line of
-`--out`; run it again to continue. The data of `wisdm` are looked for in $FEDBO_DATA.
+over federations, the mean over seeds and agents first; Holm's correction covers all differences after the last decision,
+which were fixed before the held-out half was run. Every result is a line of `--out`; run it again to continue. The data of
+`wisdm` are looked for in $FEDBO_DATA.
 """
 
 from __future__ import annotations
@@ -74,6 +75,14 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "trust_best_noise": ("trust_best_noise", {}),
     "pooled": ("pooled", {"improvement": True, "clip": 0.0}),
 }
+# Each method minus an agent alone, or minus what an agent with an earlier task has without messages, and minus its controls.
+PAIRS = (
+    *((name, "gp_ei") for name in ("fts", "fed_prior", "share_best", "trust_best", "careful", "pooled")),
+    ("careful", "trust_best_alone"),
+    ("careful", "careful_noise"),
+    ("earlier_best", "gp_ei"),
+    *((name, "earlier_best") for name in ("gp_ei_warm", "fed_prior_earlier", "share_best_earlier", "careful_earlier")),
+)
 
 
 class Federation(NamedTuple):
@@ -273,21 +282,20 @@ def table(held: dict[Federation, dict[tuple[int, str], Array]], methods: Sequenc
     for one, means in ends.items():
         yield f"| {one.name} | {' | '.join(f'{means[name][-1]:.1f}' for name in methods)} |"
     yield f"| mean | {' | '.join(f'{np.mean([means[name][-1] for means in ends.values()]):.1f}' for name in methods)} |"
-    bases = [name for name in ("gp_ei", "ts", "trust_best_alone") if name in methods]
-    pairs = [(name, base, t) for name in methods if name not in bases for base in bases for t in TIMES]
-    apart = {(a, b, t): np.array([means[a][t] - means[b][t] for means in ends.values()]) for a, b, t in pairs}
-    chances = holm([float(ttest_1samp(gap, 0.0).pvalue) if np.ptp(gap) else 1.0 for gap in apart.values()])
-    corrected = dict(zip(apart, chances, strict=True))
+    apart = {
+        pair: np.array([means[pair[0]] - means[pair[1]] for means in ends.values()]) for pair in PAIRS if {*pair} <= {*methods}
+    }
+    last = [gaps[:, -1] for gaps in apart.values()]
+    corrected = holm([float(ttest_1samp(gaps, 0.0).pvalue) if np.ptp(gaps) else 1.0 for gaps in last])
     yield ""
-    yield f"| {len(ends)} federations, each counted once | minus | {' | '.join(f't = {t} | p' for t in TIMES)} |"
-    yield "|---" * (2 + 2 * len(TIMES)) + "|"
-    for name, base in dict.fromkeys((name, base) for name, base, _ in pairs):
+    yield f"| {len(ends)} federations, each counted once | minus | {' | '.join(f't = {t}' for t in TIMES)} | p, t = {DECISIONS} |"
+    yield "|---" * (3 + len(TIMES)) + "|"
+    for (name, base), chance in zip(apart, corrected, strict=True):
         cells = []
         for t in TIMES:
-            gap = apart[name, base, t]
-            low, high = ttest_1samp(gap, 0.0).confidence_interval(0.95)
-            cells.append(f"{gap.mean():+.1f} ± {(high - low) / 2:.1f} | {corrected[name, base, t]:.2g}")
-        yield f"| `{name}` | `{base}` | {' | '.join(cells)} |"
+            low, high = ttest_1samp(apart[name, base][:, t], 0.0).confidence_interval(0.95)
+            cells.append(f"{apart[name, base][:, t].mean():+.1f} ± {(high - low) / 2:.1f}")
+        yield f"| `{name}` | `{base}` | {' | '.join(cells)} | {chance:.2g} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -288,7 +288,7 @@ def table(held: dict[Federation, dict[tuple[int, str], Array]], methods: Sequenc
     last = [gaps[:, -1] for gaps in apart.values()]
     corrected = holm([float(ttest_1samp(gaps, 0.0).pvalue) if np.ptp(gaps) else 1.0 for gaps in last])
     yield ""
-    yield f"| {len(ends)} federations, each counted once | minus | {' | '.join(f't = {t}' for t in TIMES)} | p, t = {DECISIONS} |"
+    yield f"| each of {len(ends)} federations once | minus | {' | '.join(f't = {t}' for t in TIMES)} | p, t = {DECISIONS} |"
     yield "|---" * (3 + len(TIMES)) + "|"
     for (name, base), chance in zip(apart, corrected, strict=True):
         cells = []

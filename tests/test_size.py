@@ -28,7 +28,7 @@ LINES = {
     "algorithms/components": 2483,
     "algorithms/learned_prior": 1207,
     "algorithms/private": 650,
-    "analysis": 4140,
+    "analysis": 4141,
     "commands": 1316,
     "commands/export": 209,
     "commands/watch": 402,
@@ -37,12 +37,12 @@ LINES = {
     "coordinator/idle": 431,
     "coordinator/kernel": 2987,
     "coordinator/logged": 716,
-    "coordinator/runtime": 1089,
+    "coordinator/runtime": 1092,
     "execution": 2683,
     "fast": 2623,
     "figures": 1496,
     "figures/kinds": 934,
-    "figures/page": 1662,
+    "figures/page": 1658,
     "figures/reports": 789,
     "lab": 1,
     "lab/benchmarking": 1069,
@@ -66,7 +66,7 @@ LINES = {
     "settings": 1923,
     "sites": 6547,
     "stopping": 650,
-    "study": 4647,
+    "study": 4706,
     "surrogates": 2405,
     "surrogates/compiled": 2933,
     "templates": 1,
@@ -75,8 +75,7 @@ LINES = {
     "workers": 2213,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 88035, "no room": 44884, "modules": 609}
-MOST = {"all": 88035, "no room": 44884, "modules": 609}
+MOST = {"all": 88094, "no room": 44947, "modules": 609}
 
 
 @cache

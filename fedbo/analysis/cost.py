@@ -19,7 +19,7 @@ from fedbo.settings.rooms import optional_or
 from fedbo.study.agents.histories import history_sources
 from fedbo.study.environment.groups import budgets_of, common_budget
 from fedbo.study.environment.models import capacities
-from fedbo.study.limits import ROW, STEPS
+from fedbo.study.limits import ROW, STEPS, expected_decisions
 from fedbo.study.study import Study
 from fedbo.study.tables import AlgorithmTable
 
@@ -83,9 +83,10 @@ def _run(study: Study, table: AlgorithmTable) -> tuple[int, int, int, int, int]:
     problem = study.problem_of(table)
     algorithm = table.make()
     targets, phases = len(problem.targets), algorithm.phases(problem) if isinstance(algorithm, Phased) else math.inf
-    budgets = {own: (count, int(min(own.iterations, phases))) for own, count in _budgets(study, problem).items()}
+    most = expected_decisions(study) if study.budget.is_open else math.inf
+    budgets = {own: (count, int(min(own.iterations, phases, most))) for own, count in _budgets(study, problem).items()}
     points = sum(count * (own.initial + made * (algorithm.queries or 1)) for own, (count, made) in budgets.items())
-    decisions = int(min(problem.iterations, phases))
+    decisions = int(min(problem.iterations, phases, most))
     declared, selection = algorithm.upload(problem), study.exchange.make().selection
     if declared is not None and selection.idles:  # the first step of an agent is its initial points, whenever it is asked
         turns, begun = targets * selection.share * (decisions + 1), targets * (1 - (1 - selection.share) ** (decisions + 1))

@@ -281,9 +281,9 @@ def _facts(result: Result, view: View) -> list[str]:
     agents = len({trace.agent for trace in result.traces if view.cell in (trace.cell, None)})
     values = f"{len(study.titles())} cells: {' × '.join(study.sweep)}" if view.cell is None else study.titles()[view.cell]
     count = header.replicates if view.replicate is None else 1
-    evaluations = f"{study.budget.iterations} iterations after {study.agents.initial} initial points"
+    after = "" if study.budget.pulls else f" after {study.agents.initial} initial points"
     fixed = {  # of a swept key the study has only the default; the cell's name has its value
-        "budget": f"{study.budget.pulls:,} evaluations" if study.budget.pulls else evaluations,
+        "budget": f"{study.budget.in_words}{after}",
         "exchange.mode": f"{study.exchange.mode} exchange",
     }
     facts = [

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fedbo.actors.task import objective_of
-from fedbo.algorithms.base import CostAware, Overlapping, Private
+from fedbo.algorithms.base import Anytime, CostAware, Overlapping, Private
 from fedbo.algorithms.returned import check_declarations
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.faults import Preemption
@@ -90,6 +90,7 @@ def combinations(study: StudyTables) -> Iterator[SettingError]:
     yield from _single_evaluations(study)
     yield from _costs(study)
     yield from _one_message(study)
+    yield from _open_budget(study)
     yield from _centralised(study)
     groups = list(group_combinations(study))
     yield from groups
@@ -111,6 +112,18 @@ def combinations(study: StudyTables) -> Iterator[SettingError]:
         for table in () if declarations else study_tables().values():
             yield from table.last_combinations(study)
         yield from _initial_file(study)
+
+
+def _open_budget(study: StudyTables) -> Iterator[SettingError]:
+    """Yield errors for methods that use the number of iterations, where there is none."""
+    for number, table in enumerate(study.algorithm if study.budget.is_open else ()):
+        made = table.make()
+        use = made.horizon_use if isinstance(made, Anytime) else "does not declare that it uses no number of iterations"
+        use = "has releases that are accounted for one by one" if isinstance(made, Private) else use
+        if use:
+            yield SettingError(
+                ("algorithm", number, "name"), f"{use}; set [budget] iterations, the most that an agent may make"
+            )
 
 
 def _differences(study: StudyTables) -> Iterator[SettingError]:

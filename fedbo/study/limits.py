@@ -11,10 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fedbo.algorithms.base import Phased, Private
 from fedbo.settings.errors import SettingError
 from fedbo.study.document import Loc
 from fedbo.study.study_tables import StudyTables
+from fedbo.study.tables import OPEN
 
 if TYPE_CHECKING:
     from fedbo.study.environment.tables import GroupTable
@@ -88,17 +91,33 @@ def needed(study: StudyTables) -> int:
     rows = 0
     for table in study.algorithm:
         phased = isinstance(table.make(), Phased) or bool(study.budget.pulls)
-        rows += (1 if table.centralised else targets) * (agents.initial + (0 if phased else study.budget.decisions))
+        rows += (1 if table.centralised else targets) * (agents.initial + (0 if phased else expected_decisions(study)))
         rows += 0 if table.centralised else sum(_more(study, one, phased) for one in study.group)
     histories = [(agents.history, count), *((one.history, _size(study, one)) for one in study.group)]
     history = sum((table.observations or 0) * size for table, size in histories if table is not None)
     return ROW * study.study.replicates * (rows + history) + _AGENT * count
 
 
+def expected_decisions(study: StudyTables) -> int:
+    """Return the decisions of a target: those of the budget, or about as many as its other bounds allow; 0 if nobody knows."""
+    budget, targets = study.budget, study.agents.targets
+    if not budget.is_open:
+        return budget.decisions
+    count, bounds = study.federation().n_agents if targets == "all" else len(targets), [float(OPEN)]
+    if budget.evaluations is not None:
+        bounds.append(budget.evaluations / max(count, 1))
+    model = study.timing.evaluation.make()
+    if study.timing.clock == "wall" or model.costs:  # whose durations are known when they have passed
+        return math.ceil(min(bounds)) % OPEN
+    mean = float(np.mean(model.draw(np.random.default_rng(0), 1000)))
+    times = [(budget.time or math.inf) * study.evaluation.make().parallel, budget.cost or math.inf]
+    return math.ceil(min(*bounds, *(time / mean for time in times))) if mean else math.ceil(min(bounds))
+
+
 def _more(study: StudyTables, group: GroupTable, phased: bool) -> int:
     """Return how many more observations the agents of a group make than others, negative if fewer."""
     initial = (study.agents.initial if group.initial is None else group.initial) - study.agents.initial
-    decisions = 0 if phased or group.iterations is None else group.iterations - study.budget.decisions
+    decisions = 0 if phased or group.iterations is None else group.iterations - expected_decisions(study)
     return _size(study, group) * (initial + decisions)
 
 

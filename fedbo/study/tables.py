@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
 from annotated_types import Ge
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from fedbo.actors.evaluation.policy import Policy
@@ -140,20 +140,27 @@ class AlgorithmTable(Named):
         return self._showing(self._look_up().free(), label=self.title)
 
 
+_COUNTED, _ENDING = (
+    [{"required": [key]} for key in keys] for keys in (("iterations", "pulls"), ("time", "evaluations", "cost"))
+)
+OPEN = 999_999  # iterations of a study whose budget has other bounds alone: more than any agent makes
+
+
 class BudgetTable(Table):
     """[budget]: iterations of every target after its initial points, or its evaluations in all, and limits.
 
+    With a `time`, a number of `evaluations` or a `cost` it needs neither of the two.
     A study may also end when some agent has reached the native value `target`, or after a number of successful
     `evaluations` of all agents together.
     """
 
     model_config = ConfigDict(
-        **{**Table.model_config, "json_schema_extra": {"oneOf": [{"required": ["iterations"]}, {"required": ["pulls"]}]}}
+        **{**Table.model_config, "json_schema_extra": {"oneOf": [*_COUNTED, {"not": {"anyOf": _COUNTED}, "anyOf": _ENDING}]}}
     )
     pulls: Positive | None = None
     """Evaluations of each target, initial points included; the horizon T of a bandit."""
     iterations: Annotated[Positive | None, Field(validate_default=True)] = None
-    """Decisions of each target after its initial points."""
+    """Decisions of each target after its initial points. Default: no limit, where something else ends the study."""
     time: Annotated[float, Field(gt=0)] | None = None
     """End of the study [units of time]; an evaluation that ends later does not count."""
     target: float | None = None
@@ -162,6 +169,13 @@ class BudgetTable(Table):
     """Successful evaluations of all agents after which the run ends."""
     cost: Annotated[float, Field(gt=0)] | None = None
     """Time of evaluations after which an agent decides no more [units of time]."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _open(cls, value: Any) -> Any:
+        """Set iterations that no agent makes, where neither they nor pulls are set but something else ends the study."""
+        is_open = isinstance(value, dict) and not value.keys() & {"iterations", "pulls"}
+        return {**value, "iterations": OPEN} if is_open and value.keys() & {"time", "evaluations", "cost"} else value
 
     @field_validator("iterations", mode="after")
     @classmethod
@@ -179,6 +193,19 @@ class BudgetTable(Table):
         count = self.iterations or self.pulls
         assert count is not None
         return count
+
+    @property
+    def is_open(self) -> bool:
+        """Check whether other bounds alone end the study."""
+        return self.iterations == OPEN
+
+    @property
+    def in_words(self) -> str:
+        """Return the budget of each agent in words."""
+        if self.is_open:
+            bounds = ((self.time, "time"), (self.evaluations, "evaluations of all"), (self.cost, "cost"))
+            return " and ".join(f"{name} {bound:,g}" for bound, name in bounds if bound is not None)
+        return f"{self.pulls:,} evaluations" if self.pulls else f"{self.iterations:,} iterations"
 
 
 class EvaluationTable(Declared):

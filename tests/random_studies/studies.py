@@ -93,6 +93,7 @@ def features(study: Study) -> list[str]:
         "stopping": study.stopping is not None,
         "cost": study.budget.cost is not None,
         "sweep": bool(study.sweep),
+        "open budget": study.budget.is_open,
         "copies": study.cluster is not None and study.cluster.copies is not None,
         "turns": study.exchange.make().selection.concurrency is not None,
         "informed selection": study.exchange.make().selection.is_informed,
@@ -181,6 +182,9 @@ def draw_document(rng: np.random.Generator, folder: Path | None = None, algorith
     if draws.chance(0.15):
         every = draws.number(0.1, 2.0)
         document["detection"] = {"heartbeat": every, "timeout": float(f"{every * draws.number(1.0, 4.0):.6g}")}
+    if document["budget"].keys() & {"time", "evaluations", "cost"} and not private and draws.chance(0.3):
+        document["budget"].pop("iterations", None)
+        document["budget"] |= {"time": min(document["budget"]["time"], 12.0)} if "time" in document["budget"] else {}
     if "cluster" in document and "stopping" not in document and draws.chance(0.4):
         often = {"after": draws.number(0.3, 2.0), "quantile": draws.number(0.05, 0.8)}
         document["cluster"]["copies"] = draws.keep(0.8, **often)

@@ -260,7 +260,10 @@ class Coordinator(PoolWorker):
     def _note_progress(self, run: Run, core: Core, hosts: Hosts) -> None:
         targets = core.rules.targets
         scores = tuple(score for agent, score in sorted(hosts.best().items()) if agent in targets)
-        self._progress = RunProgress(run.key, core.share_done(), scores)
+        end, made = run.task.early_end, core.state.progress
+        shares = [core.share_done(), made.last_time / run.until]  # 0 without a last time
+        shares += [made.evaluations / end.evaluations] if end is not None and end.evaluations else []
+        self._progress = RunProgress(run.key, min(1.0, max(shares)), scores)
 
 
 def start_coordinators(count: int, cpus: float) -> list[Any]:

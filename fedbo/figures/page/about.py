@@ -32,8 +32,6 @@ class Failure:
 def asked(result: Result) -> list[tuple[str, str]]:
     """List the settings and the versions of the run, as names and values."""
     study, manifest = result.study, result.manifest
-    budget = study.budget
-    evaluations = f"{budget.pulls:,} evaluations" if budget.pulls else f"{budget.iterations:,} iterations"
     initial = "a swept number of" if is_swept(study, "agents.initial") else study.agents.initial
     mode = "swept" if is_swept(study, "exchange.mode") else study.exchange.mode
     objective = study.objective.name
@@ -48,7 +46,7 @@ def asked(result: Result) -> list[tuple[str, str]]:
         "objective": f"{objective} ({settings})" if settings else objective,
         "metric": f"{result.metric().name}, to {result.metric().direction}",
         "agents": f"{len({trace.agent for trace in result.traces}):,}, each with {initial} initial points",
-        "budget": "swept" if is_swept(study, "budget") else f"{evaluations} for each agent",
+        "budget": "swept" if is_swept(study, "budget") else f"{study.budget.in_words} for each agent",
         "algorithms": ", ".join(study.labels),
         "messages reveal": "; ".join(
             f"{label}: {word} ({meaning_of(word)})" for label, word in manifest.get("reveals", {}).items()
@@ -112,12 +110,10 @@ def titles(results: Sequence[Result]) -> list[str]:
 def chips(result: Result) -> list[str]:
     """List the main facts of a run, a few words each."""
     study, count = result.study, result.study.study.replicates
-    budget = study.budget
-    iterations = f"{budget.pulls:,} evaluations" if budget.pulls else f"{budget.iterations:,} iterations"
     facts = [
         f"{len({trace.agent for trace in result.traces}):,} agents",
         f"{count} replicate{'s' * (count > 1)}",
-        "budget: swept" if is_swept(study, "budget") else iterations,
+        "budget: swept" if is_swept(study, "budget") else study.budget.in_words,
         "exchange: swept" if is_swept(study, "exchange.mode") else f"{study.exchange.mode} exchange",
         "real time" if study.timing.clock == "wall" else "virtual time",
         f"seed {study.study.seed}",

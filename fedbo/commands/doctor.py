@@ -8,7 +8,10 @@ import shutil
 import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import Annotated
 
+import typer
 from packaging.requirements import Requirement
 
 from fedbo.commands.arguments import FAILED, Format, Printed, Stop, print_json
@@ -17,17 +20,41 @@ from fedbo.settings.version import Finding, fedbo_version, requirements
 LEAST_MEMORY = 2 * 2**30  # bytes, for a coordinator, two hosts and Ray
 
 
-def doctor(printed: Printed = Format.text) -> None:
-    """Check Ray, packages, compiled arithmetic, data sets, plug-ins, cores and memory; exit with 1 if something is broken."""
+def doctor(
+    address: Annotated[str | None, typer.Option(help="Check each host of this Ray cluster too: auto or HOST:PORT.")] = None,
+    printed: Printed = Format.text,
+) -> None:
+    """Check Ray, packages, compiled arithmetic, data sets, plug-ins, cores and memory; exit with 1 if something is broken.
+
+    Each host of a cluster needs the versions of this machine, its data sets, free memory, and write access to this folder.
+    """
     from fedbo.figures.reports.tables import console, health_table
 
     found = [*_packages(), *_machine(), _compiled(), *_data(), *_plugins()]
+    if address is not None:
+        found += _hosts(address)
     if printed is Format.json:
         print_json({"findings": [one._asdict() for one in found]})
     else:
         console().print(health_table([one._asdict() for one in found]))
     if any(one.state == "broken" for one in found):
         raise Stop(FAILED)
+
+
+def _hosts(address: str) -> Iterator[Finding]:
+    """Check each host of a cluster against this machine."""
+    from fedbo.execution.cluster import lacking
+
+    here = _shortcomings()
+    for host, faults in lacking(address, Path.cwd(), _shortcomings):
+        lacks = [fault for fault in faults if fault not in here]
+        yield Finding(f"host {host}", "broken" if lacks else "ok", "; ".join(lacks) or "has what this machine has")
+
+
+def _shortcomings() -> list[str]:
+    """List what this host lacks, for the machine that asks."""
+    wrong = (each for each in (*_machine(), *_data(), *_plugins()) if each.state != "ok")
+    return [f"{each.what}: {each.state}" for each in wrong]
 
 
 def _packages() -> Iterator[Finding]:

@@ -16,15 +16,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedbo.actors.late_ray import ray
-from fedbo.execution.directory import versions
-from fedbo.execution.head import ADDRESSES, LOOKED_EVERY, Head, no_answer
-from fedbo.execution.wheel import build_wheel, fingerprint
+from fedbo.execution.head import ADDRESSES, Head, no_answer
+from fedbo.execution.hosts import faults_of_hosts, living
+from fedbo.execution.wheel import build_wheel
 from fedbo.settings.errors import FedboError
-from fedbo.settings.plugins import used
 
 _CONNECT_TIMEOUT = 10.0  # seconds until a host that does not answer counts as absent
-_INSTALL_TIMEOUT = 180.0  # seconds that hosts have to install the wheel and start a process
-_SHARE_TIMEOUT = 5.0  # seconds until a new file shows on every host's view of a shared folder
 _ELSEWHERE = "to go on without it, set --address local (hosting.address=local); with kind inline, also hosting.workers=0"
 _TOKEN = (
     "run `ray get-auth-token` on a host of the cluster and store its output in ~/.ray/auth_token or a file named "
@@ -93,6 +90,18 @@ def _connection(to: Cluster, cpus: int, note: Callable[[str], None]) -> Iterator
                 _users.remove(to)
             if ours and not _users:
                 ray.shutdown()
+
+
+@contextmanager
+def hosts_there(to: Cluster, count: int, seconds: float, note: Callable[[str], None]) -> Iterator[None]:
+    """Connect this process to a cluster until the end, once it has so many hosts, or with a note once the seconds are over."""
+    with _connection(to, 0, note):
+        until = time.monotonic() + seconds
+        while (have := len(living())) < count and time.monotonic() < until:
+            time.sleep(0.5)
+        if have < count:
+            note(f"the Ray cluster has {have} of {count} hosts after {seconds:.0f} s; going on with these")
+        yield
 
 
 def _check_same(address: str) -> None:
@@ -205,80 +214,16 @@ def connection_error(place: str, error: BaseException) -> str:
 
 def check_hosts(folder: Path, plugins: Mapping[str, str], head: Head) -> None:
     """Check that every host has this process's versions and plug-ins, and sees the folder; ClusterError names others."""
-    mark = folder / f".seen-{os.urandom(4).hex()}"
-    mark.touch()
-    try:
-        ours, wrong = {**versions(), **plugins, "package": fingerprint()}, []
-        for host, found in _asked(str(mark), tuple(plugins), head):
-            wrong += [f"host {host}: {fault}" for fault in host_problems(found, ours, folder)]
-        if wrong:
-            raise ClusterError("; ".join(wrong))
-    finally:
-        mark.unlink(missing_ok=True)
+    lacking = faults_of_hosts(folder, plugins, head)
+    if wrong := [f"host {host}: {fault}" for host, faults in lacking for fault in faults]:
+        raise ClusterError("; ".join(wrong))
 
 
-def _asked(mark: str, plugins: tuple[str, ...], head: Head) -> Iterator[tuple[str, Any]]:
-    """Yield every living host with its facts, or with its error."""
-    nodes = _living()
-    ask = ray.remote(num_cpus=0, max_retries=0)(_host_facts)
-    on_node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-    calls = {node: ask.options(scheduling_strategy=on_node(node, soft=False)).remote(mark, plugins) for node in nodes}
-    until, left = time.monotonic() + _INSTALL_TIMEOUT, list(calls.values())
-    while left and time.monotonic() < until:
-        head.check()
-        _, left = ray.wait(left, num_returns=len(left), timeout=LOOKED_EVERY)
-    living = _living()
-    for node, call in calls.items():
-        try:
-            yield nodes[node], ray.get(call, timeout=0)
-        except Exception as error:
-            if node in living:  # else it has left the cluster meanwhile
-                yield nodes[node], error
+def lacking(address: str, folder: Path, more: Callable[[], list[str]]) -> list[tuple[str, list[str]]]:
+    """Return the hosts of a cluster, each with what it lacks to run studies in a folder, and with the lines of `more` there.
 
-
-def _living() -> dict[str, str]:
-    """Return the addresses of the cluster's present hosts, by their Ray node ids."""
-    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    return {node["NodeID"]: node["NodeManagerAddress"] for node in nodes if node["Alive"]}
-
-
-def _host_facts(mark: str, plugins: tuple[str, ...]) -> dict[str, str | bool]:
-    """Return the versions of this host and of plug-ins, and whether it sees a file and can write beside it."""
-    until = time.monotonic() + _SHARE_TIMEOUT
-    while not (seen := os.path.exists(mark)) and time.monotonic() < until:
-        time.sleep(0.1)
-    writes = seen and os.access(os.path.dirname(mark), os.W_OK)
-    here = used((group, name) for group, _, name in (each.partition(".") for each in plugins))
-    return {**versions(), **here, "package": fingerprint(), "seen": seen, "writes": writes}
-
-
-def host_problems(found: Any, ours: dict[str, str], folder: Path) -> Iterator[str]:
-    """Yield the problems of a host, from its facts or its error, compared with this process."""
-    if isinstance(found, Exception):
-        yield _why(found)
-        return
-    other = [name for name, value in ours.items() if found.get(name) != value and name != "package"]
-    if other:
-        there = ", ".join(f"{name} {found[name]}" if name in found else f"no {name}" for name in other)
-        here = ", ".join(f"{name} {ours[name]}" for name in other)
-        yield f"has {there}, but this process has {here}; install the same versions on all hosts"
-    elif found["package"] != ours["package"]:
-        yield 'has a different fedbo from this process; install the same one there, or set [hosting] package = "wheel"'
-    if not found["seen"]:
-        yield f"does not see '{folder}'; set --out to a folder that all hosts share"
-    elif not found["writes"]:
-        yield f"cannot write to '{folder}'; run Ray there as a user with write permission"
-
-
-def _why(error: Exception) -> str:
-    cause: BaseException = error
-    while isinstance(cause, ray.exceptions.RayTaskError):
-        cause = cause.cause
-    words = " ".join(str(cause).split())[:400]
-    if isinstance(cause, ray.exceptions.GetTimeoutError):
-        return f"has not answered within {_INSTALL_TIMEOUT:.0f} s; check its load, or remove it from the cluster"
-    if "No module named 'fedbo" in words:
-        return 'does not have fedbo; install it there, or set [hosting] package = "wheel"'
-    if "No module named" in words:
-        return f"lacks a package that fedbo needs ({words}); install it there"
-    return f"cannot start a process: {words}"
+    ClusterError when the cluster cannot be reached.
+    """
+    with _connection(Cluster(address), 0, lambda words: None):
+        head = Head(str(getattr(ray.get_runtime_context(), "gcs_address", "")))
+        return faults_of_hosts(folder, {}, head, more)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import socket
@@ -15,9 +16,11 @@ from typing import Any
 
 import pytest
 import ray
+from other_rays import another_ray, ray_folder, surroundings
 
 from fedbo.commands.arguments import hosting_sets
-from fedbo.execution.cluster import connection_error, host_problems
+from fedbo.execution.cluster import connection_error
+from fedbo.execution.hosts import host_problems
 from fedbo.study.study import StudyError, load_study
 
 STUDY: dict[str, Any] = {
@@ -159,3 +162,22 @@ def test_what_is_amiss_with_a_host_is_said_with_what_would_do(found: Any, said: 
     told = found if isinstance(found, Exception) else {**OURS, "seen": True, "writes": True, **found}
     lines = [*host_problems(told, OURS, Path("/shared/run"))]
     assert len(lines) == bool(said) and "".join(lines).startswith(said)
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_doctor_says_for_each_host_what_it_lacks(tmp_path: Path) -> None:
+    """The hosts have no data set, and this machine has one, which is a file of the right name in the wrong place for them."""
+    with ray_folder() as folder, another_ray(folder, FEDBO_DATA=str(tmp_path / "none"), HOME=str(tmp_path)) as address:
+        done = subprocess.run(
+            [sys.executable, "-m", "fedbo", "doctor", "--address", address, "--format", "json"],
+            cwd=tmp_path,
+            env=surroundings(folder, RAY_AUTH_MODE="disabled"),
+            capture_output=True,
+            text=True,
+        )
+    found = {each["what"]: each for each in json.loads(done.stdout)["findings"]}
+    (host,) = (each for name, each in found.items() if name.startswith("host "))
+    here = [name for name, each in found.items() if name.startswith("data ") and each["state"] == "ok"]
+    assert (host["state"], done.returncode) == (("broken", 1) if here else ("ok", 0))
+    assert [name for name in here if f"{name}: missing" not in host["found"]] == []

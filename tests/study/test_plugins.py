@@ -15,7 +15,7 @@ from fedbo.algorithms import catalog as algorithms
 from fedbo.callbacks import CALLBACKS, callback
 from fedbo.cli import main
 from fedbo.coordinator.selection import choosers
-from fedbo.execution.cluster import host_problems
+from fedbo.execution.hosts import host_problems
 from fedbo.objectives import catalog as objectives
 from fedbo.settings import plugins
 from fedbo.study.environment.tables import availabilities, exchanges, timings

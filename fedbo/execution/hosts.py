@@ -1,0 +1,100 @@
+"""What the hosts of a Ray cluster lack to run a study: each is asked for its versions, its plug-ins and a shared folder."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedbo.actors.late_ray import ray
+from fedbo.execution.directory import versions
+from fedbo.execution.head import LOOKED_EVERY, Head
+from fedbo.execution.wheel import fingerprint
+from fedbo.settings.plugins import used
+
+_INSTALL_TIMEOUT = 180.0  # seconds that hosts have to install the wheel and start a process
+_SHARE_TIMEOUT = 5.0  # seconds until a new file shows on every host's view of a shared folder
+
+
+def faults_of_hosts(
+    folder: Path, plugins: Mapping[str, str], head: Head, more: Callable[[], list[str]] = list
+) -> list[tuple[str, list[str]]]:
+    """Return every host with its problems."""
+    mark = folder / f".seen-{os.urandom(4).hex()}"
+    mark.touch()
+    try:
+        ours = {**versions(), **plugins, "package": fingerprint()}
+        asked = _asked(str(mark), tuple(plugins), head, more)
+        return [(host, [*host_problems(found, ours, folder)]) for host, found in asked]
+    finally:
+        mark.unlink(missing_ok=True)
+
+
+def _asked(mark: str, plugins: tuple[str, ...], head: Head, more: Callable[[], list[str]]) -> Iterator[tuple[str, Any]]:
+    """Yield every living host with its facts, or with its error."""
+    nodes = living()
+    ask = ray.remote(num_cpus=0, max_retries=0)(_host_facts)
+    on_node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+    calls = {node: ask.options(scheduling_strategy=on_node(node, soft=False)).remote(mark, plugins, more) for node in nodes}
+    until, left = time.monotonic() + _INSTALL_TIMEOUT, list(calls.values())
+    while left and time.monotonic() < until:
+        head.check()
+        _, left = ray.wait(left, num_returns=len(left), timeout=LOOKED_EVERY)
+    present = living()
+    for node, call in calls.items():
+        try:
+            yield nodes[node], ray.get(call, timeout=0)
+        except Exception as error:
+            if node in present:  # else it has left the cluster meanwhile
+                yield nodes[node], error
+
+
+def living() -> dict[str, str]:
+    """Return the addresses of the cluster's present hosts, by their Ray node ids."""
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return {node["NodeID"]: node["NodeManagerAddress"] for node in nodes if node["Alive"]}
+
+
+def _host_facts(mark: str, plugins: tuple[str, ...], more: Callable[[], list[str]]) -> dict[str, Any]:
+    """Return the versions of this host and of plug-ins, whether it sees a file and can write beside it, and more lines."""
+    until = time.monotonic() + _SHARE_TIMEOUT
+    while not (seen := os.path.exists(mark)) and time.monotonic() < until:
+        time.sleep(0.1)
+    writes = seen and os.access(os.path.dirname(mark), os.W_OK)
+    here = used((group, name) for group, _, name in (each.partition(".") for each in plugins))
+    return {**versions(), **here, "package": fingerprint(), "seen": seen, "writes": writes, "more": more()}
+
+
+def host_problems(found: Any, ours: dict[str, str], folder: Path) -> Iterator[str]:
+    """Yield the problems of a host, from its facts or its error, compared with this process."""
+    if isinstance(found, Exception):
+        yield _why(found)
+        return
+    other = [name for name, value in ours.items() if found.get(name) != value and name != "package"]
+    if other:
+        there = ", ".join(f"{name} {found[name]}" if name in found else f"no {name}" for name in other)
+        here = ", ".join(f"{name} {ours[name]}" for name in other)
+        yield f"has {there}, but this process has {here}; install the same versions on all hosts"
+    elif found["package"] != ours["package"]:
+        yield 'has a different fedbo from this process; install the same one there, or set [hosting] package = "wheel"'
+    if not found["seen"]:
+        yield f"does not see '{folder}'; set --out to a folder that all hosts share"
+    elif not found["writes"]:
+        yield f"cannot write to '{folder}'; run Ray there as a user with write permission"
+    yield from found["more"]
+
+
+def _why(error: Exception) -> str:
+    cause: BaseException = error
+    while isinstance(cause, ray.exceptions.RayTaskError):
+        cause = cause.cause
+    words = " ".join(str(cause).split())[:400]
+    if isinstance(cause, ray.exceptions.GetTimeoutError):
+        return f"has not answered within {_INSTALL_TIMEOUT:.0f} s; check its load, or remove it from the cluster"
+    if "No module named 'fedbo" in words:
+        return 'does not have fedbo; install it there, or set [hosting] package = "wheel"'
+    if "No module named" in words:
+        return f"lacks a package that fedbo needs ({words}); install it there"
+    return f"cannot start a process: {words}"

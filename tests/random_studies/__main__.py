@@ -28,6 +28,7 @@ from tests.random_studies.chaos.trials import chaos_trials
 from tests.random_studies.fork_promise import broken_fork
 from tests.random_studies.power.promise import broken_by_power_cuts, cuts_made
 from tests.random_studies.promises import (
+    broken_by_jobs,
     broken_by_kills,
     broken_extension,
     broken_hostings,
@@ -46,6 +47,7 @@ TRIALS = (
     "hostings",
     "workers",
     "kills",
+    "jobs",
     "extensions",
     "forks",
     "liveness",
@@ -65,6 +67,8 @@ def trials(given: argparse.Namespace) -> Trial:
         return lambda study, folder, seed: broken_laws(study, folder, given.limit, again=seed % given.replay == 0)
     if given.what == "kills":
         return lambda study, folder, seed: broken_by_kills(study, folder, given.limit, given.kills, seed)[0]
+    if given.what == "jobs":
+        return lambda study, folder, seed: broken_by_jobs(study, folder, given.limit, given.kills, seed)[0]
     if given.what == "extensions":
         return lambda study, folder, seed: broken_extension(study, folder, given.limit, seed)
     if given.what == "liveness":
@@ -215,7 +219,7 @@ def _given(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=60.0, help="seconds that a study may take")
     parser.add_argument("--replay", type=int, default=10, help="replay one study of so many")
     parser.add_argument(
-        "--kills", type=int, default=5, help="kills of a study; with hostings, in so many of 100 studies a host"
+        "--kills", type=int, default=5, help="kills of a study, or its jobs; with hostings, in so many of 100 studies a host"
     )
     parser.add_argument("--cuts", type=int, default=20, help="power cuts in a study")
     parser.add_argument("--room", type=Path, default=Path(tempfile.gettempdir()), help="the folder for runs")

@@ -125,8 +125,10 @@ class Ending:
         return self.code < 0
 
 
-def forked(work: Callable[[], Any], folder: Path, seconds: float) -> Ending:
+def forked(work: Callable[[], Any], folder: Path, seconds: float, notice: float = 0.0) -> Ending:
     """Do some work in a fork of this process, which must have no threads; it is killed after so many seconds.
+
+    It is told by SIGTERM so many seconds of `notice` before.
 
     What the work gives must be JSON. The fork has a session of its own, and is really killed.
     """
@@ -137,6 +139,9 @@ def forked(work: Callable[[], Any], folder: Path, seconds: float) -> Ending:
     until = time.monotonic() + seconds
     ended, status = os.waitpid(child, os.WNOHANG)
     while not ended:
+        if notice and time.monotonic() >= until - notice:
+            os.kill(child, signal.SIGTERM)
+            notice = 0.0
         if time.monotonic() >= until:
             os.kill(child, signal.SIGKILL)
             _, status = os.waitpid(child, 0)

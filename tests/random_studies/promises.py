@@ -4,6 +4,7 @@
 - A replay gives the same tables.
 - Under every hosting it gives the same bytes.
 - Killed at random moments, by SIGKILL, and resumed, it gives the same bytes.
+- In jobs that are told of their end, or killed, it gives the same bytes.
 - Run with less of a budget and extended, and killed then, it gives the same bytes.
 
 That of forks is in `fork_promise`.
@@ -103,6 +104,39 @@ def broken_by_kills(study: Study, folder: Path, seconds: float, kills: int, seed
     if ended.code:
         return [words(ended, f"the run resumed {turned_last}", seconds)], done
     return differences(tables(folder / "alone"), tables(directory), turned_last), done
+
+
+def broken_by_jobs(study: Study, folder: Path, seconds: float, jobs: int, seed: int) -> tuple[list[str], list[str]]:
+    """Run a study, then again in up to `jobs` jobs of random lengths and one that may end; give what differs, and their ends.
+
+    Two jobs of three are told some time before their end, which may be too short for the snapshot, the others are killed.
+    """
+    for events, limit in ((100, seconds / 8), (20000, seconds)):
+        often = load_study({**study.document(), "recovery": {"events": events}})
+        shutil.rmtree(folder / "alone", ignore_errors=True)
+        began = time.monotonic()
+        alone = forked(lambda: begin_or_go_on(often, folder / "alone"), folder, limit)  # noqa: B023
+        took = time.monotonic() - began
+        if not alone.killed:
+            break
+    if alone.error.startswith(LEGAL_NAMES):
+        return [], []
+    if alone.code:
+        return [words(alone, "the run", seconds)], []
+    rng, directory, ends = random.Random(f"jobs {seed}"), folder / "jobs", list[str]()
+    for _ in range(jobs):
+        length, notice = rng.uniform(0.2 * took, took), rng.choice([0.0, rng.uniform(0.0, 0.1), 10.0])
+        ended = forked(lambda: begin_or_go_on(often, directory), folder, length + notice, notice)
+        told = ended.error.startswith("KeyboardInterrupt")
+        if not told and not ended.killed:
+            break
+        ends.append("told" if told else "killed")
+    else:
+        ended = forked(lambda: begin_or_go_on(often, directory), folder, seconds)
+    how = f"in jobs ({', '.join(ends)})"
+    if ended.code:
+        return [words(ended, f"the run {how}", seconds)], ends
+    return differences(tables(folder / "alone"), tables(directory), how), ends
 
 
 def broken_extension(study: Study, folder: Path, seconds: float, seed: int, kill: bool = True) -> list[str]:

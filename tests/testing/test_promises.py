@@ -137,6 +137,19 @@ def test_random_studies_that_are_killed_and_resumed_give_the_same_bytes(tmp_path
     assert tried.code == 0 and "seeds 36 to 36: 0 broken" in tried.said, tried
 
 
+@pytest.mark.slow
+def test_random_studies_in_jobs_that_end_early_give_the_same_bytes(tmp_path: Path, forks: Forks) -> None:
+    drawn = ("--studies", "3", "--first", "41", "--kills", "3")
+    tried = forks("promises", "--try", "jobs", *drawn, "--limit", "600", "--room", tmp_path)
+    assert tried.code == 0 and "seeds 41 to 43: 0 broken" in tried.said, tried
+
+
+@pytest.mark.long
+def test_two_hundred_random_studies_in_jobs_that_end_early_give_the_same_bytes(tmp_path: Path) -> None:
+    tried = _try("--try", "jobs", "--studies", "200", "--first", "7000", "--limit", "600", "--room", str(tmp_path))
+    assert tried.returncode == 0, tried.stdout + tried.stderr
+
+
 @pytest.mark.long
 def test_random_studies_that_are_extended_and_killed_then_give_the_same_bytes(tmp_path: Path) -> None:
     tried = _try(
@@ -184,7 +197,7 @@ def test_random_studies_give_the_same_bytes_with_windows_and_without(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("what", ["laws", "hostings", "kills", "extensions", "forks", "real-time", "views", "windows"])
+@pytest.mark.parametrize("what", ["laws", "hostings", "kills", "jobs", "extensions", "forks", "real-time", "views", "windows"])
 def test_promises_hold_for_what_is_drawn_in_twenty_minutes(what: str, tmp_path: Path) -> None:
     tried = _try("--try", what, "--studies", "100000", "--seconds", str(HOUR / 3), "--limit", "600", "--room", str(tmp_path))
     assert tried.returncode == 0, tried.stdout + tried.stderr

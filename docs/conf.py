@@ -76,6 +76,7 @@ CONTENTS = {
         "docs/tuning",
         "docs/sites",
         "docs/cluster",
+        "docs/submit",
         "docs/plugins",
         "plugins/rivals/README",
         "plugins/hunt/README",

@@ -29,7 +29,7 @@ LINES = {
     "algorithms/learned_prior": 1207,
     "algorithms/private": 650,
     "analysis": 4141,
-    "commands": 1316,
+    "commands": 1343,
     "commands/export": 209,
     "commands/watch": 402,
     "coordinator": 779,
@@ -38,7 +38,7 @@ LINES = {
     "coordinator/kernel": 2987,
     "coordinator/logged": 716,
     "coordinator/runtime": 1092,
-    "execution": 2683,
+    "execution": 2731,
     "fast": 2623,
     "figures": 1496,
     "figures/kinds": 934,
@@ -63,10 +63,11 @@ LINES = {
     "objectives/typed_spaces": 922,
     "optuna": 507,
     "privacy": 3205,
-    "settings": 1923,
+    "settings": 1939,
     "sites": 6547,
     "stopping": 650,
     "study": 4706,
+    "submit": 475,
     "surrogates": 2405,
     "surrogates/compiled": 2933,
     "templates": 1,
@@ -75,7 +76,7 @@ LINES = {
     "workers": 2213,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 88094, "no room": 44947, "modules": 609}
+MOST = {"all": 88660, "no room": 45038, "modules": 615}
 
 
 @cache

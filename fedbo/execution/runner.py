@@ -47,7 +47,7 @@ from fedbo.execution.notices import Callback
 from fedbo.execution.progress import Display, Progress
 from fedbo.execution.requirements import require_objectives
 from fedbo.execution.workers import JobRunner, job_runner
-from fedbo.settings.interrupts import interrupts
+from fedbo.settings.interrupts import interrupts, or_file
 from fedbo.settings.own_code import ExitError, ends_process, exit_words
 from fedbo.settings.shown import quoted
 from fedbo.study.document import StudyError
@@ -55,6 +55,7 @@ from fedbo.study.files import distributions
 from fedbo.study.paths import DirectoryError, locked
 from fedbo.study.study import Study, load_study
 
+STOP = "stop"  # a file in the directory of a run, which asks it to stop as Ctrl-C does
 Runner = Callable[[Study, Path], AbstractContextManager[JobRunner]]
 
 
@@ -232,7 +233,8 @@ def carry_out(
     parts = directory / "parts"
     atomic.make_folder(parts)
     discard_drafts(directory)
-    (directory / TRACEBACK).unlink(missing_ok=True)
+    for name in (TRACEBACK, STOP):
+        (directory / name).unlink(missing_ok=True)
     kept = {RunKey(*key) for key in manifest.get("kept_runs", ())}
     learning, every = learnings(study, parts), runs(study, parts)
     work = [run for run in every if run.key not in kept]
@@ -242,7 +244,8 @@ def carry_out(
     try:
         # Ray handles signals in its own way, so ours come after it has started.
         made = runner or partial(job_runner, note=progress.note if progress else lambda words: None)
-        with made(study, parts) as jobs, interrupts() as interrupted:
+        with made(study, parts) as jobs, interrupts() as asked:
+            interrupted = or_file(asked, directory / STOP)
             monitor = RunMonitor(study, work, callbacks)
             display = Display(progress, study, learning, work, monitor.poll)
             try:

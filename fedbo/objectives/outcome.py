@@ -25,7 +25,7 @@ class Outcome:
     score: float
     """Noise-free counterpart of the value, by which points are judged; the value if not set."""
     metrics: Mapping[str, Any]
-    """Other numbers of the evaluation by name, in native units, and notes (`is_note`); JSON in tables."""
+    """Other numbers by name, in native units, and notes (`is_note`); JSON in tables."""
     reports: Reports
     """Pairs of a step and the native value reported there."""
 

@@ -6,8 +6,10 @@ import os
 import select
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 FIRST = "stopping once the present evaluation has ended; press Ctrl-C again to stop at once\n"
@@ -15,6 +17,7 @@ SECOND = "stopped while an evaluation was running; what was written before is ke
 _SOON = 0.5  # seconds after which the first Ctrl-C is answered where the run has not ended by then
 _PATIENCE = 0.8  # seconds in which Python may act on the second Ctrl-C
 _ASKING = (signal.SIGINT, signal.SIGTERM)
+_LOOKED_EVERY = 1.0  # seconds between two looks for the file that asks too
 
 
 def raise_interrupt(number: int, frame: FrameType | None) -> None:
@@ -47,6 +50,19 @@ def ends_at_once(words: str) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def or_file(asked: Callable[[], bool], file: Path) -> Callable[[], bool]:
+    """Return whether a stop was requested, or a file exists that requests it: a program that can send no signal makes it."""
+    found, looked = False, -_LOOKED_EVERY
+
+    def either() -> bool:
+        nonlocal found, looked
+        if not found and (now := time.monotonic()) - looked >= _LOOKED_EVERY:
+            found, looked = file.exists(), now
+        return found or asked()
+
+    return either
 
 
 @contextmanager

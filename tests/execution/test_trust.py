@@ -63,6 +63,8 @@ READS: dict[str, list[list[str]] | None] = {
     "resume": None,
     "tabulate": None,
     "bench": None,
+    "submit": None,
+    "job": None,
     **dict.fromkeys(("privacy", "new", "examples", "doctor", "schema", "list", "data"), None),
     **dict.fromkeys(("serve", "join", "site", "approve", "preflight", "revoke", "sent", "demo"), None),
 }

@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sites": ABOVE | {"privacy"},
     "stopping": ABOVE,
     "tuning": ABOVE | {"sites", "stopping"},
-    "optuna": CORE | {"analysis", "tuning"},
+    "optuna": CORE | {"analysis", "execution", "study", "tuning"},
     "workers": ABOVE,
     "submit": ABOVE,
     "lab": ABOVE,

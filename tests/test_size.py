@@ -61,7 +61,7 @@ LINES = {
     "objectives/tables": 536,
     "objectives/tasks": 1951,
     "objectives/typed_spaces": 922,
-    "optuna": 507,
+    "optuna": 559,
     "privacy": 3205,
     "settings": 1939,
     "sites": 6547,
@@ -72,11 +72,12 @@ LINES = {
     "surrogates/compiled": 2933,
     "templates": 1,
     "testing": 900,
-    "tuning": 2948,
+    "tuning": 2928,
     "workers": 2213,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 88660, "no room": 45038, "modules": 615}
+MOST = {"all": 88692, "no room": 45038, "modules": 615}
+MOST = {"all": 88692, "no room": 45038, "modules": 615}
 
 
 @cache

@@ -6,5 +6,5 @@ ROOM = Room(
     sentence="Suggest the parameters of a study of Optuna, and export runs as such studies.",
     tests=("optuna",),
     needs=("tuning",),
-    functions={"export_to_optuna": "fedbo.optuna.export:export_to_optuna"},
+    functions={"export_to_optuna": "fedbo.optuna.export:export_to_optuna", "mirror": "fedbo.optuna.export:Mirror"},
 )

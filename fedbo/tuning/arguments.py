@@ -52,6 +52,7 @@ class Options(TypedDict, total=False):
     steps: int
     stopping: str | Mapping[str, Any]
     callbacks: Sequence[Callback | str]
+    mirror: Any
     study: Mapping[str, Any]
 
 

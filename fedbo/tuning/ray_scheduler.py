@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from math import inf, isfinite
+from math import nan
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,10 +21,10 @@ from fedbo.actors.storage import atomic
 from fedbo.actors.storage.evaluations import Query
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Fidelity
-from fedbo.objectives.outcome import Outcome
+from fedbo.objectives.typed_spaces.reports import Report
 from fedbo.settings.arguments import Mode, path, text, whole
 from fedbo.settings.errors import ArgumentError, SettingError
-from fedbo.stopping.stoppers import RungState
+from fedbo.stopping.reported import ReportedStopping, ReportJudge
 from fedbo.stopping.stopping import Stopping
 from fedbo.stopping.table import StoppingTable, invalid_rungs
 from fedbo.study.document import StudyError
@@ -64,11 +64,12 @@ class RayScheduler(FIFOScheduler):
         self._table = {"kind": stopping} if isinstance(stopping, str) else dict(stopping)
         self._metric, self._mode = metric, mode
         self._stopping = _stopping_on(self._table, steps)
-        self._log: _RungLog | None = None
+        self._rules: ReportedStopping | None = None
+        self._judges, self._stopped = dict[str, ReportJudge](), set[str]()
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the values of trials: Tune stores a scheduler when an experiment starts, and the log is newer."""
-        return {**self.__dict__, "_log": None}
+        return {**self.__dict__, "_rules": None, "_judges": {}, "_stopped": set()}
 
     def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
         """Set metric and mode of the experiment; return False if they differ from those of the constructor."""
@@ -82,18 +83,22 @@ class RayScheduler(FIFOScheduler):
         if self._metric is None or self._mode not in ("min", "max"):
             words = f"metric = {self._metric!r}, mode = {self._mode!r}: RayScheduler requires both"
             raise ArgumentError(f"{words}; pass them to TuneConfig or RayScheduler, with mode 'min' or 'max'")
-        if self._log is None:
+        if self._rules is None:
             head = {"stopping": self._table, "steps": self._steps, "metric": self._metric, "mode": self._mode}
-            self._log = _RungLog(self._folder, head, self._stopping, 1.0 if self._mode == "max" else -1.0)
+            self._rules = _rules(self._folder, head, self._stopping)
+        number = int.from_bytes(hashlib.sha256(trial.trial_id.encode()).digest()[:7])
+        query = Query(0, number, 0, np.zeros(0), step=number)
+        self._judges[trial.trial_id] = self._rules.judge(query, Streams(0, owner=0))
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Judge a trial at every rung that it has passed since its last result."""
         if self._time_attr not in result or self._metric not in result:
             return str(self.CONTINUE)
-        assert self._log is not None
-        value = result[self._metric]
-        goes_on = self._log.report(trial.trial_id, result[self._time_attr], -inf if value is None else float(value))
-        return str(self.CONTINUE if goes_on else self.STOP)
+        step, value = result[self._time_attr], result[self._metric]
+        if self._judges[trial.trial_id](Report(step, nan if value is None else float(value))) == "stop":
+            self._stopped.add(trial.trial_id)
+            return str(self.STOP)
+        return str(self.STOP if step >= self._steps else self.CONTINUE)
 
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
         """Note the last result, which Tune does not report before when one of its own criteria ends the trial."""
@@ -101,55 +106,17 @@ class RayScheduler(FIFOScheduler):
 
     def debug_string(self) -> str:
         """Return how many trials were stopped."""
-        stopped = 0 if self._log is None else self._log.stopped
-        return f"Using {self._table['kind']} of fedbo: num_stopped={stopped}"
+        return f"Using {self._table['kind']} of fedbo: num_stopped={len(self._stopped)}"
 
 
-class _RungLog:
-    """The values of trials at rungs: a log in a folder, and the state of the stopper, which is a function of its lines."""
-
-    def __init__(self, folder: Path, head: dict[str, Any], stopping: Stopping, sign: float) -> None:
-        self._stopping, self._sign, self._rungs = stopping, sign, RungState()
-        self._at: dict[str, Query] = {}  # by trial: its present segment, or its last one
-        self._ends: dict[str, int] = {}  # by trial that was stopped or has ended: the fidelity of that
-        self.stopped = 0
-        atomic.make_folder(folder, 0o700)
-        self._path = folder / "rungs.jsonl"
-        with open(self._path, "a+b", opener=atomic.no_link) as file:
-            file.seek(0)
-            whole, end, _ = file.read().rpartition(b"\n")
-            file.truncate(len(whole) + len(end))  # its writer may have been killed within the last line
-            lines = [json.loads(line) for line in whole.splitlines()] or [head]
-            if not whole:
-                atomic.append(file.fileno(), json.dumps(head).encode() + b"\n")
-        if lines[0] != head:
-            raise ArgumentError(f"'{folder}': has rungs of {json.dumps(lines[0])}; use the same arguments, or a new folder")
-        for trial, _, value in lines[1:]:
-            self._judge(trial, value)
-
-    def report(self, trial: str, step: float, value: float) -> bool:
-        """Note the value of a trial at every rung that it has passed, on disk first; return whether it continues."""
-        while trial not in self._ends and (fidelity := self._fidelity(trial)) <= step:
-            with open(self._path, "ab", buffering=0, opener=atomic.no_link) as file:
-                atomic.append(file.fileno(), json.dumps([trial, fidelity, value]).encode() + b"\n")
-            self._judge(trial, value)
-        return step < self._ends.get(trial, inf)
-
-    def _fidelity(self, trial: str) -> int:
-        """Return the next rung of a trial."""
-        if trial not in self._at:
-            number = int.from_bytes(hashlib.sha256(trial.encode()).digest()[:7])
-            span = self._stopping.first(Streams(0, owner=0), number, 0)
-            self._at[trial] = Query(0, 0, 0, np.zeros(0), step=number, span=span)
-        return self._at[trial].fidelity or 0
-
-    def _judge(self, trial: str, value: float) -> None:
-        """Judge a trial at its next rung."""
-        fidelity, signed = self._fidelity(trial), self._sign * value if isfinite(value) else -inf
-        self._rungs, verdict, self._at[trial] = self._stopping.judge(self._rungs, self._at[trial], Outcome(signed))
-        self.stopped += verdict == "stop"
-        if verdict != "go":
-            self._ends[trial] = fidelity
+def _rules(folder: Path, head: dict[str, Any], stopping: Stopping) -> ReportedStopping:
+    """Return the rules of an experiment in a folder; ArgumentError where those of other arguments are there."""
+    atomic.make_folder(folder, 0o700)
+    atomic.write(folder / "scheduler.json", lambda file: file.write(json.dumps(head).encode()), new=True)
+    there = json.loads((folder / "scheduler.json").read_bytes())
+    if there != head:
+        raise ArgumentError(f"'{folder}': has rungs of {json.dumps(there)}; use the same arguments, or a new folder")
+    return ReportedStopping(stopping, folder, 1 if head["mode"] == "max" else -1)
 
 
 def _stopping_on(table: dict[str, Any], steps: int) -> Stopping:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
@@ -23,6 +24,7 @@ from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.settings.arguments import flag, spelled_out
 from fedbo.settings.errors import ArgumentError, closest, warn_caller
 from fedbo.settings.own_modules import is_earlier
+from fedbo.settings.rooms import optional
 from fedbo.study.document import StudyError, as_document
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, checked_study, recall_study
@@ -73,7 +75,8 @@ def tune(
 
     `algorithm` is a name or a table with settings, by default `fts`, and `gp_ei` for a single agent. `address` is a Ray
     cluster, and `study` contains tables of a study that override all other arguments. With `resume`, the study in `out` is
-    resumed if it exists. Raises the errors of `run`. See docs/tuning.md.
+    resumed if it exists. `mirror` is an Optuna storage, such as "sqlite:///study.db", that gets each evaluation when it ends.
+    Raises the errors of `run`. See docs/tuning.md.
     """
     with named_in_python():
         terminal = console(stderr=True) if flag("progress", progress) else None
@@ -92,6 +95,8 @@ def _tuned(function: Callable[..., Any], space: Any, agents: int, options: Optio
     progress = None if console is None else _progress(study, console)
     callbacks += [] if progress is None else [progress]
     out = Path(options["out"]) if "out" in options else None
+    if "mirror" in options:
+        callbacks.append(_mirror(study, options["mirror"], (out, options.get("resume", False))))
     if not options.get("resume"):
         return run_study(study, out, progress, callbacks)
     if out is None:
@@ -109,6 +114,13 @@ def _tuned(function: Callable[..., Any], space: Any, agents: int, options: Optio
         raise DirectoryError(f"'{out}': {words}; resume it with its original arguments, then extend it")
     # The objective is often edited between runs of a tuning script, so a change is allowed.
     return resume_study(out, (), progress, callbacks, changed_code=True)
+
+
+def _mirror(study: Study, place: Any, run: tuple[Path | None, bool]) -> Any:
+    with suppress(ImportError):
+        if (mirror := optional("mirror")) is not None:
+            return mirror(study, place, *run)
+    raise ArgumentError("mirror: needs Optuna, and the part of fedbo for it; run pip install optuna, or leave it out")
 
 
 def _progress(study: Study, console: Console) -> TuningProgress:

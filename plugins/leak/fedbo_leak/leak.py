@@ -12,7 +12,7 @@ import numpy as np
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import seal, unseal
-from fedbo.algorithms.base import LocallyPrivate, Private
+from fedbo.algorithms.base import Private
 from fedbo.algorithms.reveals import Reveals, revealed_by
 from fedbo.analysis.manifest import STUDY
 from fedbo.call_arguments import Overrides, display_of, named_in_python, new_folder_of, overrides_of, study_of
@@ -25,6 +25,7 @@ from fedbo.study.files import resolve_paths
 from fedbo.study.paths import PRIVATE, DirectoryError, locked, make_folder
 from fedbo.study.study import Study, load_study
 from fedbo_leak.measuring import measure
+from fedbo_leak.readings import COORDINATOR, READER
 from fedbo_leak.result import Leak, MethodRow, as_document, measured, of_document
 from fedbo_leak.room import ANSWER
 from fedbo_leak.watched import WatchedRun, check_same, check_watchable, watch
@@ -117,8 +118,17 @@ def method_row(label: str, runs: Sequence[WatchedRun], rows: Sequence[Any]) -> M
     return MethodRow(
         algorithm=label,
         declared=str(revealed_by(algorithm)),
-        measured=measured(rows, is_private and isinstance(algorithm, Private | LocallyPrivate)),
+        measured=measured(rows, is_private, view_of(algorithm)),
         epsilon=max(spent, default=math.nan),
         best=float(np.mean([run.gain for run in runs])),
         runs=len(runs),
     )
+
+
+def view_of(algorithm: Any) -> str:
+    """Return the adversary that a declaration is about.
+
+    Of noisy sums a trusted coordinator adds the noise, so only its answers hide anything; agents that hide trust nobody.
+    """
+    is_summed = revealed_by(algorithm) is Reveals.NOISY_SUMS and isinstance(algorithm, Private)
+    return READER if is_summed else COORDINATOR

@@ -7,7 +7,7 @@ since what holds for all agents betrays none. What counts is the largest over at
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from scipy import stats
 
 from fedbo.algorithms.base import Array
 from fedbo_leak.attacks import best_point, counts, identity, learned, membership, observations
-from fedbo_leak.attacks.base import Outcome, Witness
+from fedbo_leak.attacks.base import Attack, Outcome, Witness
 from fedbo_leak.readings import VIEWS
 from fedbo_leak.watched import WatchedRun
 
@@ -28,6 +28,7 @@ ATTACKS = [
     *membership.ATTACKS,
     *learned.ATTACKS,
 ]
+CHEAP = [*best_point.ATTACKS, *observations.ATTACKS, *membership.ATTACKS]
 CONFIDENCE = 0.95
 _FEWEST = 5  # runs from which an interval is over runs; of fewer it is over agents, which are not independent
 
@@ -43,6 +44,7 @@ TARGETS = {
     best_point.BEST: Target(0.0, "finds the best point of an agent to within {:.2g} of the box"),
     best_point.OPTIMUM: Target(0.0, "finds the optimum of an agent's function to within {:.2g} of the box"),
     observations.POINTS: Target(1.0, "finds {:.0%} of an agent's evaluated points to within .02 of the box"),
+    observations.OBSERVED: Target(1.0, "finds {:.0%} of an agent's observations, points with their values"),
     observations.VALUES: Target(1.0, "explains {:.0%} of the variance of an agent's values"),
     identity.SENDER: Target(1.0, "tells the sender of {:.0%} of the messages"),
     identity.LINKED: Target(1.0, "finds {:.0%} of the agents again in the next study"),
@@ -87,16 +89,17 @@ class LeakRow:
         return f"{VIEWS[self.view]} {clause.format(round(self.value, 4))} {after} (guess: {number.format(self.guess)})"
 
 
-def measure(label: str, runs: Sequence[WatchedRun], tell: Callable[[], None] = lambda: None) -> list[LeakRow]:
-    """Carry out all attacks on the runs of a method."""
+def measure(
+    label: str, runs: Sequence[WatchedRun], views: Sequence[str] = (*VIEWS,), attacks: Sequence[Attack] = ATTACKS
+) -> list[LeakRow]:
+    """Carry out attacks on the runs of a method, by the views of adversaries."""
     witness, rows = Witness(runs), list[LeakRow]()
-    for view in VIEWS:
+    for view in views:
         for target in TARGETS:
-            known = [attack for attack in ATTACKS if attack.target == target]
+            known = [attack for attack in attacks if attack.target == target]
             found = {attack.name: attack.carry_out(witness, view) for attack in known}
             found = {name: outcomes for name, outcomes in found.items() if outcomes}
             rows += _rows((label, view, target), found, witness)
-            tell()
     return rows
 
 

@@ -44,6 +44,7 @@ class Reading:
     """What one message says, after a step of its sender or in a round.
 
     - `said`: points that stand in it `(k, d)`, with their values, or NaN where it has none.
+    - `place`: a point that is said to be good `(d,)`, though nobody need have evaluated it.
     - `weights`: a function on the cube, by its weights `(M,)` on shared features.
     - `sums`: the sum of the outer products of features over observations `(M, M)`; `moment` that of features times values.
     - `shape`, `certainty`: a function, and how well it is known, at design points.
@@ -53,6 +54,7 @@ class Reading:
     step: int
     numbers: Array
     said: AtPoints | None = None
+    place: Array | None = None
     weights: Array | None = None
     sums: Array | None = None
     moment: Array | None = None
@@ -152,7 +154,7 @@ def part_of(run: WatchedRun, letter: Letter, victim: int) -> Payload | None:
 def read(run: WatchedRun, step: int, payload: Payload) -> Reading:
     """Read one message."""
     numbers = np.concatenate([np.ravel(array).astype(np.float64) for array in payload.values()])
-    reading = Reading(step, np.nan_to_num(numbers), said=_said(run, payload))
+    reading = Reading(step, np.nan_to_num(numbers), said=_said(run, payload), place=_place(run, payload))
     if {"gram", "precision", "inverse"} & payload.keys():
         return replace(reading, **_sums(run, payload))
     if "omega" in payload:
@@ -183,20 +185,24 @@ def _design(run: WatchedRun, payload: Payload) -> dict[str, Any]:
     }
 
 
-def _said(run: WatchedRun, payload: Payload) -> AtPoints | None:
-    """Return the points that stand in a message, or follow from the number of an arm, a node or a vote."""
+def _place(run: WatchedRun, payload: Payload) -> Array | None:
+    """Return the common point that a vote is for, or the middle of a good region."""
     dim = run.problem.dim
     if "vote" in payload:
         points = common_points(run.algorithm.points, dim, run.problem.lattice)  # type: ignore[attr-defined]
-        return _at(points[[round(float(payload["vote"][0]))]])
+        return np.asarray(points[round(float(payload["vote"][0]))])
+    return payload["mean"] if "mean" in payload and payload["mean"].shape == (dim,) else None
+
+
+def _said(run: WatchedRun, payload: Payload) -> AtPoints | None:
+    """Return the points that stand in a message, or follow from the number of an arm or a node."""
+    dim = run.problem.dim
     if "pulls" in payload and "mean" in payload:
         pulled = payload["pulls"] > 0
         return AtPoints(grid(dim, run.algorithm.arms)[pulled], payload["mean"][pulled])  # type: ignore[attr-defined]
     if "means" in payload and "phase" in payload:
         return _nodes(run, payload)
     name = next((name for name in ("x", "use", "centre") if name in payload), None)
-    if name is None and "mean" in payload and payload["mean"].shape == (dim,):
-        name = "mean"  # of a message that describes a good region
     if name is None:
         return None
     points = np.reshape(payload[name], (-1, dim)).copy()

@@ -18,9 +18,9 @@ from fedbo.analysis.finished_run import ResultError
 from fedbo.figures.reports.tables import plain, table_of
 from fedbo.settings.arguments import path
 from fedbo.settings.shown import quoted
-from fedbo_leak.attacks import best_point, observations
+from fedbo_leak.attacks import best_point, counts, identity, observations
 from fedbo_leak.measuring import LeakRow
-from fedbo_leak.readings import COORDINATOR, READER
+from fedbo_leak.readings import COORDINATOR
 from fedbo_leak.room import ANSWER
 
 EXACT = 1e-6  # of the box: a best point to within this is one that was said
@@ -118,11 +118,12 @@ def of_document(folder: Path, document: dict[str, Any]) -> Leak:
     return Leak(folder, document["study"], methods, tuple(LeakRow(**read(row)) for row in document["rows"]))
 
 
-def measured(rows: Sequence[LeakRow], is_private: bool) -> str:
-    """Return what attacks have clearly found of a method, in the words of declarations."""
-    view = READER if is_private else COORDINATOR
-    clear = [row for row in rows if row.view == view and row.leakage_low > CLEAR]
-    points = [row for row in clear if row.target == observations.POINTS]
+def measured(rows: Sequence[LeakRow], is_private: bool, view: str = COORDINATOR) -> str:
+    """Return what attacks by a view have clearly found of a method, in the words of declarations."""
+    # That an agent takes part, and how often it sends, is no part of any declaration.
+    public = (identity.SENDER, identity.LINKED, counts.NUMBER)
+    clear = [row for row in rows if row.view == view and row.leakage_low > CLEAR and row.target not in public]
+    points = [row for row in clear if row.target in (observations.POINTS, observations.OBSERVED)]
     best = [row for row in rows if (row.view, row.target, row.attack) == (view, best_point.BEST, "said")]
     if any(row.high < EXACT for row in best) or any(row.attack == "said" for row in points):
         return str(Reveals.OBSERVATIONS)

@@ -66,12 +66,13 @@ def test_the_python_of_the_page_runs_and_its_answer_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (block,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    block, check = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     exec(block, {})
     assert "observations" in capsys.readouterr().out
     assert main(["show", "runs/betrayed", "--format", "json"]) == OK
     (method,) = json.loads(capsys.readouterr().out)["methods"]
     assert (method["declared"], method["measured"]) == ("observations", "observations")
+    assert "check_declaration" in check  # which test_declarations carries out
     assert main(["plot", "runs/betrayed", "--out", "leak.pdf"]) == OK and (tmp_path / "leak.pdf").is_file()
 
 

@@ -24,22 +24,31 @@ def said(evidence: Evidence) -> Array | None:
     return np.asarray(points[int(np.nanargmax(values))] if np.isfinite(values).any() else found[-1].points[0])
 
 
+def described(evidence: Evidence) -> Array | None:
+    """Take the newest place that was said to be good."""
+    found = [reading.place for reading in evidence.readings if reading.place is not None]
+    return found[-1] if found else None
+
+
 def middle(evidence: Evidence) -> Array | None:
     """Take the mean of all points that were said, which is best where few of them are the agent's own."""
     found = [reading.said.points for reading in evidence.readings if reading.said is not None and len(reading.said.points)]
     return np.concatenate(found).mean(axis=0) if found else None
 
 
+@remembered
 def of_all(evidence: Evidence) -> Array | None:
     """Climb the mean of the functions in the newer half of the messages."""
     return None if evidence.surface is None else summit(evidence.surface, evidence.run.problem.dim)
 
 
+@remembered
 def cautious(evidence: Evidence) -> Array | None:
     """Climb that mean less twice the scatter of the messages: these agree where the agent has looked."""
     return None if evidence.cautious is None else summit(evidence.cautious, evidence.run.problem.dim)
 
 
+@remembered
 def of_last(evidence: Evidence) -> Array | None:
     """Climb the function in the newest message."""
     surface = evidence.readings[-1].surface(evidence.rows)
@@ -48,6 +57,7 @@ def of_last(evidence: Evidence) -> Array | None:
 
 GUESSES: dict[str, Guess] = {
     "said": said,
+    "described": described,
     "mean of said": middle,
     "summit": of_all,
     "cautious summit": cautious,
@@ -76,8 +86,6 @@ def truths_of(witness: Witness, target: str) -> dict[tuple[int, int], Array]:
 
 
 def _attack(target: str, guess: Guess) -> Callable[[Witness, str], list[Outcome]]:
-    guess = remembered(guess)
-
     def carry_out(witness: Witness, view: str) -> list[Outcome]:
         truths = truths_of(witness, target)
         blind = blind_points(witness, truths)

@@ -25,7 +25,9 @@ def by_function(evidence: Evidence, reading: Reading) -> Array | None:
     if surface is not None:
         values = surface(points_of_cube(_GRID, evidence.run.problem.dim))
         return np.asarray((values - values.mean()) / (np.std(values) or 1.0))
-    return None if reading.said is None or not len(reading.said.points) else reading.said.points[0]
+    if reading.said is not None and len(reading.said.points):
+        return np.asarray(reading.said.points[0])
+    return reading.place
 
 
 WAYS = {"nearest numbers": by_numbers, "nearest function": by_function}

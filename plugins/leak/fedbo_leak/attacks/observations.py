@@ -21,12 +21,13 @@ from fedbo_leak.attacks.base import CANDIDATES, Attack, Outcome, Witness, distan
 from fedbo_leak.readings import AtPoints, Evidence, Reading, Rows, points_of_cube, smooth
 from fedbo_leak.watched import Truth
 
-POINTS, VALUES = "evaluated points", "values"
+POINTS, OBSERVED, VALUES = "evaluated points", "observations", "values"
 NEAR = 0.02  # of the box: a point that is found so closely counts as found
 RANK = 1e-7  # of the largest eigenvalue: those below count as none
 APART = 0.12  # between maxima of a certainty that count as two
 
 
+@remembered
 def said(evidence: Evidence) -> AtPoints | None:
     """Collect the points that were said, the newest first."""
     found = [reading.said for reading in reversed(evidence.readings) if reading.said is not None]
@@ -37,6 +38,7 @@ def said(evidence: Evidence) -> AtPoints | None:
     return AtPoints(points[np.sort(first)], numbers[np.sort(first)])
 
 
+@remembered
 def of_sums(evidence: Evidence) -> AtPoints | None:
     """Invert sums of features over observations: what is new in each message, exactly where there are fewer than M."""
     readings = [reading for reading in evidence.readings if reading.sums is not None]
@@ -112,6 +114,7 @@ def narrowed(outside: Callable[[Array], Array], starts: Array) -> Array:
     return np.asarray(starts[np.argsort(outside(starts))])
 
 
+@remembered
 def of_weights(evidence: Evidence) -> AtPoints | None:
     """Find points of whose features all weight vectors are sums, one after the other (orthogonal matching pursuit)."""
     weights = [reading.weights for reading in evidence.readings if reading.weights is not None]
@@ -142,6 +145,7 @@ def expected(evidence: Evidence) -> int:
     return max(1, problem.pulls or problem.initial + evidence.readings[-1].step * (evidence.run.algorithm.queries or 1))
 
 
+@remembered
 def of_certainty(evidence: Evidence) -> AtPoints | None:
     """Look where certainty has grown between messages, and at its maxima in the first."""
     known = [reading.certainty for reading in evidence.readings if reading.certainty is not None]
@@ -167,6 +171,7 @@ def maxima(points: Array, values: Array, count: int) -> Array:
     return np.array(found).reshape(-1, points.shape[1])
 
 
+@remembered
 def of_changes(evidence: Evidence) -> AtPoints | None:
     """Look where the function has changed most between two messages."""
     surfaces = [surface for reading in evidence.readings if (surface := reading.surface(evidence.rows))]
@@ -188,6 +193,9 @@ GUESSES: dict[str, Callable[[Evidence], AtPoints | None]] = {
 }
 
 
+WITH_VALUES = ("said", "range of the sums")
+
+
 def share_found(guess: Array, truth: Truth) -> float:
     """Return the share of an agent's points that are found, by at most as many guesses as it has points."""
     tried = guess[: len(truth.x)]
@@ -197,20 +205,35 @@ def share_found(guess: Array, truth: Truth) -> float:
     return float(np.mean(gaps <= NEAR))
 
 
-def _points(guess: Callable[[Evidence], AtPoints | None]) -> Callable[[Witness, str], list[Outcome]]:
-    guess = remembered(guess)
+def share_observed(guess: AtPoints, truth: Truth) -> float:
+    """Return the share of an agent's observations of which point and value are found, in as many guesses as it has points.
+
+    A value is found to within `NEAR` of the range of the agent's values.
+    """
+    points, numbers = guess.points[: len(truth.x)], guess.numbers[: len(truth.x)]
+    if not len(points):
+        return 0.0
+    near = np.sqrt(((truth.x[:, None] - points) ** 2).mean(axis=2)) <= NEAR
+    right = np.abs(truth.y[:, None] - numbers) <= NEAR * np.ptp(truth.y)
+    return float((near & right).any(axis=1).mean())
+
+
+def _points(guess: Callable[[Evidence], AtPoints | None], has_values: bool) -> Callable[[Witness, str], list[Outcome]]:
+    def share(at: AtPoints, truth: Truth) -> float:
+        return share_observed(at, truth) if has_values else share_found(at.points, truth)
 
     def carry_out(witness: Witness, view: str) -> list[Outcome]:
         found = []
         for case in witness.cases(view):
             known = case.truth.until(case.evidence.readings[-1].step)
             at = guess(case.evidence)
-            if at is None or not len(known.x):
+            if at is None or not len(known.x) or (has_values and not np.isfinite(at.numbers).any()):
                 continue
             other = guess(case.other) if case.other.readings else None
-            blind = share_found(points_of_cube(CANDIDATES, known.x.shape[1])[: len(known.x)], known)
-            swapped = np.nan if other is None else share_found(other.points, known)
-            found.append(Outcome(case.run, share_found(at.points, known), blind, swapped))
+            evenly = points_of_cube(CANDIDATES, known.x.shape[1])[: len(known.x)]
+            blind = share(AtPoints(evenly, np.full(len(evenly), known.y.mean())), known)
+            swapped = np.nan if other is None else share(other, known)
+            found.append(Outcome(case.run, share(at, known), blind, swapped))
         return found
 
     return carry_out
@@ -237,6 +260,7 @@ def _values(witness: Witness, view: str) -> list[Outcome]:
 
 
 ATTACKS = [
-    *(Attack(POINTS, name, _points(guess)) for name, guess in GUESSES.items()),
+    *(Attack(POINTS, name, _points(guess, False)) for name, guess in GUESSES.items()),
+    *(Attack(OBSERVED, name, _points(GUESSES[name], True)) for name in WITH_VALUES),
     Attack(VALUES, "mean function", _values),
 ]

@@ -160,7 +160,7 @@ class BudgetTable(Table):
     pulls: Positive | None = None
     """Evaluations of each target, initial points included; the horizon T of a bandit."""
     iterations: Annotated[Positive | None, Field(validate_default=True)] = None
-    """Decisions of each target after its initial points. Default: no limit, where something else ends the study."""
+    """Decisions of each target after its initial points; optional with time, evaluations or cost."""
     time: Annotated[float, Field(gt=0)] | None = None
     """End of the study [units of time]; an evaluation that ends later does not count."""
     target: float | None = None

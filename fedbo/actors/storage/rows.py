@@ -118,7 +118,7 @@ class Row:
     rungs: list[float] | None = None
     """Values at its rungs since its start or its last pause."""
     copied: float | None = None
-    """Time that its other copy, which was stopped, took on a worker of the cluster."""
+    """Time that its other copy took on a worker of the cluster."""
 
     @classmethod
     def of(cls, query: Query, record: EvaluationRecord, t_n: int, started: float, finished: float) -> Self:

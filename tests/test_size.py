@@ -65,18 +65,18 @@ LINES = {
     "privacy": 3205,
     "settings": 1939,
     "sites": 6547,
-    "stopping": 650,
+    "stopping": 645,
     "study": 4706,
     "submit": 475,
     "surrogates": 2405,
     "surrogates/compiled": 2933,
     "templates": 1,
     "testing": 900,
-    "tuning": 2928,
-    "workers": 2213,
+    "tuning": 2935,
+    "workers": 2210,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 88692, "no room": 45038, "modules": 615}
+MOST = {"all": 88691, "no room": 45038, "modules": 615}
 
 
 @cache

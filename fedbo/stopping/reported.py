@@ -39,7 +39,7 @@ class ReportedStopping(NamedTuple):
 
     def begun(self, query: Query, streams: Streams) -> Query:
         """Return a new evaluation with its first segment, where evaluations pause; `streams` are those of its agent."""
-        if self.stopping is None or not self.stopping.stopper.pauses:
+        if self.stopping is None or self.stopping.stopper.variant != "promote":
             return query
         return changed(query, span=self.stopping.first(streams, query.step, query.point))
 
@@ -80,7 +80,7 @@ class ReportedStopping(NamedTuple):
 
         `streams` are those of the agent; `places` maps the start of each evaluation to its step and point.
         """
-        if self.stopping is None or self.stopping.stopper.pauses:  # nothing stops by the log
+        if self.stopping is None or self.stopping.stopper.variant == "promote":  # nothing stops by the log
             return
         for record in sorted(records, key=lambda one: one.finished):
             if not record.rungs or record.started not in places:
@@ -119,7 +119,7 @@ class ReportJudge:
             if self._stopped or not self._fidelity < fidelity <= report.step:
                 continue
             self._fidelity = fidelity
-            if stopping.stopper.pauses:
+            if stopping.stopper.variant == "promote":
                 self._rungs.append(value)
                 self._stopped = fidelity < stopping.largest
                 continue
@@ -136,7 +136,7 @@ class ReportJudge:
         if record.error is not None or stopping is None:
             return record
         if self._stopped:
-            record.fidelity, record.stopped = self._fidelity, "paused" if stopping.stopper.pauses else "stopped"
+            record.fidelity, record.stopped = self._fidelity, "paused" if stopping.stopper.variant == "promote" else "stopped"
         else:
             record.fidelity = stopping.largest
         record.rungs = self._rungs

@@ -46,13 +46,13 @@ def best_of(values: dict[Key, float], count: int) -> list[Key]:
 
 
 class Stopper(Protocol):
-    """A rule for evaluations at rungs. `checkpoint` is the time that it takes to resume a paused evaluation."""
+    """A rule for evaluations at rungs. `checkpoint` is the time that it takes to resume a paused evaluation.
+
+    With the `variant` "promote" evaluations pause at rungs.
+    """
 
     checkpoint: float
-
-    @property
-    def pauses(self) -> bool:
-        """Return whether evaluations pause at rungs."""
+    variant: str
 
     def brackets(self, smallest: int, largest: int) -> tuple[Levels, ...]:
         """Return the rungs of each bracket."""
@@ -105,11 +105,6 @@ class Halving:
 
     def __post_init__(self) -> None:
         check(self)
-
-    @property
-    def pauses(self) -> bool:
-        """Return whether evaluations pause at rungs."""
-        return self.variant == "promote"
 
     def brackets(self, smallest: int, largest: int) -> tuple[Levels, ...]:
         """Return the rungs of the only bracket."""
@@ -177,7 +172,7 @@ class Median:
     others: Annotated[int, Ge(1)] = 3
     """Other evaluations that must have come as far."""
     checkpoint: ClassVar[float] = 0.0
-    pauses: ClassVar[bool] = False
+    variant: ClassVar[str] = "stop"
 
     def __post_init__(self) -> None:
         check(self)

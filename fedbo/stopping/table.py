@@ -84,7 +84,7 @@ def not_in_real_time(stopper: Any, study: Any) -> Iterator[SettingError]:
         yield SettingError(
             ("checkpoint",), "has no effect in real time, where resuming takes the time that it takes; remove it"
         )
-    if not stopper.pauses:
+    if stopper.variant != "promote":
         return
     if not getattr(study.federation(), "takes_restore", False):
         words = "requires an objective that continues from a checkpoint; add the parameter 'restore' and call it, or use 'stop'"

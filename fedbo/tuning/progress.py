@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from html import escape
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
@@ -16,7 +18,7 @@ from fedbo.settings.shown import shown
 
 
 class TuningProgress:
-    """A progress display that is also a callback: a bar on a terminal, and elsewhere lines, ever more rarely.
+    """A progress display that is also a callback: a bar on a terminal or in a notebook, and elsewhere lines, ever more rarely.
 
     `total` is the number of evaluations of all sites.
     """
@@ -29,6 +31,7 @@ class TuningProgress:
         columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
         self._bar = RichProgress(*columns, console=console, refresh_per_second=5)
         self._task = self._bar.add_task(self.words, total=total)
+        self._notebook: Any = None
         self._told, self._began = "", time.monotonic()
         self._last = self._began
 
@@ -57,9 +60,14 @@ class TuningProgress:
         ):
             self._best = value, evaluation.agent
         self._bar.update(self._task, completed=self._ended, description=self.words)
-        due = is_due(self._began, self._last, time.monotonic()) or self._ended == self._total
-        if due and not self._console.is_terminal:
+        if self._notebook is not None:
+            self._notebook.update(self)
+        elif is_due(self._began, self._last, time.monotonic()) or self._ended == self._total:
             self._say()
+
+    def _repr_html_(self) -> str:
+        """Return a bar and the words for a notebook."""
+        return f'<p><progress value="{self._ended}" max="{self._total}"></progress> {escape(shown(self.words))}</p>'
 
     def note(self, words: str) -> None:
         """Print a line."""
@@ -69,6 +77,10 @@ class TuningProgress:
         """Show the bar."""
         if self._console.is_terminal:
             self._bar.start()
+        elif self._console.is_jupyter:
+            from IPython.display import display  # there in a notebook
+
+            self._notebook = display(self, display_id=True)  # type: ignore[no-untyped-call]
 
     def update(self, run: RunKey, done: int, total: int, best: float | None) -> None:
         """Do nothing, since evaluations are counted as they end."""
@@ -80,9 +92,11 @@ class TuningProgress:
 
     def on_end(self) -> None:
         """Print the final line, where there is no bar."""
-        if not self._console.is_terminal and self.words != self._told:
+        if self._notebook is None and self.words != self._told:
             self._say()
 
     def _say(self) -> None:
+        if self._console.is_terminal:
+            return
         self._told, self._last = self.words, time.monotonic()
         print(shown(self._told), file=self._console.file, flush=True)

@@ -13,23 +13,19 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from pydantic import ValidationError
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.evaluations import Query
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.base import Fidelity
 from fedbo.objectives.typed_spaces.reports import Report
-from fedbo.settings.arguments import Mode, path, text, whole
-from fedbo.settings.errors import ArgumentError, SettingError
+from fedbo.settings.arguments import Mode, path, text, whole, wrong
+from fedbo.settings.errors import ArgumentError
 from fedbo.stopping.reported import ReportedStopping, ReportJudge
 from fedbo.stopping.stopping import Stopping
-from fedbo.stopping.table import StoppingTable, invalid_rungs
-from fedbo.study.document import StudyError
-from fedbo.study.invalid import from_pydantic
-from fedbo.tuning.arguments import check_metric, check_stopping, in_arguments
+from fedbo.tuning.arguments import check_metric, check_stopping
+from fedbo.tuning.tune import tuning_study
 
 
 class RayScheduler(FIFOScheduler):
@@ -121,16 +117,13 @@ def _rules(folder: Path, head: dict[str, Any], stopping: Stopping) -> ReportedSt
 
 def _stopping_on(table: dict[str, Any], steps: int) -> Stopping:
     """Return the stopper of a table for this number of steps; ArgumentError with a line for each error."""
-    found = list[SettingError]()
-    try:
-        stopper = StoppingTable.model_validate(table).make()
-        found += invalid_rungs(stopper, Fidelity("step", 1, steps))
-        if stopper.pauses:
-            found.append(SettingError(("variant",), 'must be "stop" in Ray Tune, whose trials this scheduler does not pause'))
-    except ValidationError as error:
-        found += from_pydantic(error, {}).faults
-    except StudyError as error:
-        found += error.faults
-    if found:
-        raise in_arguments(StudyError.of(found).under("stopping"), {"stopping": table}, {})
-    return Stopping(stopper, 1, steps)
+    if table.get("variant") == "promote":
+        raise wrong("stopping['variant']", "promote", 'must be "stop" in Ray Tune, whose trials this scheduler does not pause')
+    study = tuning_study(_trainable, {"x": (0.0, 1.0)}, 1, {"steps": steps, "stopping": table})
+    assert study.stopping is not None
+    return Stopping(study.stopping.make(), 1, steps)
+
+
+def _trainable(configuration: Any, report: Any) -> float:
+    """Stand for the function that Ray Tune calls, where a table is checked as in a study."""
+    raise NotImplementedError

@@ -66,18 +66,15 @@ def overlapping_evaluations(
     agent: HostedAgent, config: HostConfig, log: EvaluationLog | None, clock: Callable[[], float], halted: Callable[[], bool]
 ) -> AsyncEvaluations:
     """Return the overlapping evaluations of an agent in real time, or in a replay; `halted` returns whether to stop waiting."""
-    rules = reported_stopping(agent.task, config.folder.path)
-    pool, policy = ReplayPool() if config.recorded else _ray_pool(agent, config, halted, rules), agent.task.policy
-    again = policy.failure == "stop" and not config.recorded
-    return AsyncEvaluations(agent.task, pool, log, clock, again, rules)
+    task, folder = agent.task, config.folder.path
+    pool: EvaluationPool = ReplayPool()
+    policy, rules = task.policy, reported_stopping(task, folder)
+    if not config.recorded:
+        from fedbo.workers.ray_pool import Limits, RayPool  # Ray is not imported where nothing runs on it
 
-
-def _ray_pool(agent: HostedAgent, config: HostConfig, halted: Callable[[], bool], rules: Any) -> EvaluationPool:
-    from fedbo.workers.ray_pool import Limits, RayPool  # Ray is not imported where nothing runs on it
-
-    policy = agent.task.policy
-    limits = Limits(str(config.folder.path), policy.time_limit, policy.memory_limit, rules)
-    return RayPool(agent.objective, policy, agent.number, limits, halted, config.dispatcher)
+        limits = Limits(str(folder), policy.time_limit, policy.memory_limit, rules)
+        pool = RayPool(agent.objective, policy, agent.number, limits, halted, config.dispatcher)
+    return AsyncEvaluations(task, pool, log, clock, policy.failure == "stop" and not config.recorded, rules)
 
 
 class AsyncEvaluations:

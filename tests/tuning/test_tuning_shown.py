@@ -45,6 +45,26 @@ def test_progress_counts_evaluations_early_stops_and_failures_and_names_the_best
     assert told.getvalue().splitlines() == [words], "where there is no terminal the end is said once"
 
 
+def test_progress_in_a_notebook_is_one_output_that_is_updated(monkeypatch: pytest.MonkeyPatch) -> None:
+    display, told, seen = pytest.importorskip("IPython.display"), io.StringIO(), list[str]()
+
+    class Output:
+        """The handle of an output, which shows what it is given."""
+
+        def update(self, shown: Any) -> None:
+            seen.append(shown._repr_html_())
+
+    monkeypatch.setattr(display, "display", lambda shown, display_id: Output())
+    progress = TuningProgress(Console(file=told, force_terminal=False, force_jupyter=True), 2, maximise=True)
+    progress.start([])
+    progress(ended(0, 0, 1.0))
+    progress(ended(1, 0, None))
+    progress.finish()
+    progress.on_end()
+    assert told.getvalue() == "" and [line.count("<progress") for line in seen] == [1, 1]
+    assert '<progress value="2" max="2"></progress> 2 of 2 evaluations, 1 failed, best 1 at site 0' in seen[-1]
+
+
 def test_the_first_failure_is_a_warning_with_its_reason_and_the_second_is_none(recwarn: pytest.WarningsRecorder) -> None:
     warn = FirstFailure()
     logged = Query(2, 0, 0, np.array([0.0, 0.5])).failed("ValueError: nope\nTraceback").error

@@ -118,6 +118,7 @@ def test_sums_of_features_tell_points_and_values_exactly(tmp_path: Path) -> None
         assert np.allclose(found.numbers[places][once], known.y[once], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_random_messages_betray_nothing(tmp_path: Path) -> None:
     """Messages of the control are draws from N(0, I). Law: t intervals of 5 runs, at 95 % for each of some 12; seed 2."""
     rows = measure("fts_noise", heard(small("fts_noise", replicates=5), tmp_path))

@@ -32,10 +32,10 @@ LINES = {
     "commands": 1343,
     "commands/export": 209,
     "commands/watch": 402,
-    "coordinator": 779,
+    "coordinator": 787,
     "coordinator/environment": 1569,
     "coordinator/idle": 431,
-    "coordinator/kernel": 2987,
+    "coordinator/kernel": 2989,
     "coordinator/logged": 716,
     "coordinator/runtime": 1092,
     "execution": 2731,
@@ -66,7 +66,7 @@ LINES = {
     "settings": 1939,
     "sites": 6547,
     "stopping": 645,
-    "study": 4706,
+    "study": 4705,
     "submit": 475,
     "surrogates": 2405,
     "surrogates/compiled": 2933,
@@ -76,7 +76,7 @@ LINES = {
     "workers": 2210,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 88691, "no room": 45038, "modules": 615}
+MOST = {"all": 88700, "no room": 45047, "modules": 615}
 
 
 @cache

@@ -32,6 +32,7 @@ class Candidates(NamedTuple):
     - `heard (n,)`: how many messages of each took effect; `age (n,)`: rounds since the last of them was begun.
     - `useful (n,)`: how useful its messages are, as the method tells (`Useful`).
     - `number`: that of the open round.
+    - `asked (n,)`: how often each was asked before.
     """
 
     agents: Numbers
@@ -40,6 +41,7 @@ class Candidates(NamedTuple):
     age: Floats
     useful: Floats
     number: int
+    asked: Floats
 
 
 class Chooser(Protocol):
@@ -209,7 +211,10 @@ class Selection:
     def of_number(self, agents: Sequence[int] | Numbers, count: int, known: Knowledge, streams: Streams) -> set[int]:
         """Select so many of the `agents`."""
         told = known.of(np.asarray(agents, dtype=np.int64), self.is_informed)
-        return {int(told.agents[place]) for place in self.chooser().choose(told, count, streams.rng("selection"))}
+        chosen = {int(told.agents[place]) for place in self.chooser().choose(told, count, streams.rng("selection"))}
+        if self.is_informed:
+            known.state.asked.update({agent: known.state.asked.get(agent, 0) + 1 for agent in sorted(chosen)})
+        return chosen
 
     def of_step(self, streams: Streams) -> bool:
         """Check whether one agent is asked at one step, where there are no rounds."""
@@ -226,7 +231,9 @@ class Knowledge(NamedTuple):
         """Return what is known of some agents."""
         nothing = np.full(len(agents), np.nan)
         number = self.state.rounds.number
-        told = Candidates(agents=agents, lasted=nothing, heard=nothing, age=nothing, useful=nothing, number=number)
+        told = Candidates(
+            agents=agents, lasted=nothing, heard=nothing, age=nothing, useful=nothing, number=number, asked=nothing
+        )
         if not is_informed:
             return told
         records = {one.number: one for one in self.state.agents.every()}
@@ -234,7 +241,8 @@ class Knowledge(NamedTuple):
         lasted = np.array([np.nan if one is None or one.last_duration is None else one.last_duration for one in found])
         heard = np.array([0.0 if one is None else float(len(one.steps_accepted)) for one in found])
         age = np.array([np.nan if one is None or one.newest_base < 0 else float(number - one.newest_base) for one in found])
-        told = told._replace(lasted=lasted, heard=heard, age=age)
+        asked = np.array([float(self.state.asked.get(int(agent), 0)) for agent in agents])
+        told = told._replace(lasted=lasted, heard=heard, age=age, asked=asked)
         if isinstance(self.method, Useful) and self.method.tells_usefulness:
             told = told._replace(useful=usefulness_of(self.method, self.state.server, agents))
         return told

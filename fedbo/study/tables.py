@@ -140,9 +140,8 @@ class AlgorithmTable(Named):
         return self._showing(self._look_up().free(), label=self.title)
 
 
-_COUNTED, _ENDING = (
-    [{"required": [key]} for key in keys] for keys in (("iterations", "pulls"), ("time", "evaluations", "cost"))
-)
+_COUNTED: list[Any] = [{"required": ["iterations"]}, {"required": ["pulls"]}]
+_ENDING: list[Any] = [{"required": ["time"]}, {"required": ["evaluations"]}, {"required": ["cost"]}]
 OPEN = 999_999  # iterations of a study whose budget has other bounds alone: more than any agent makes
 
 

@@ -29,7 +29,8 @@ def known(**told: Any) -> Candidates:
     count = max(len(each) for each in told.values() if not isinstance(each, int))
     unknown = {name: np.full(count, np.nan) for name in ("lasted", "age", "useful")}
     told = {name: each if isinstance(each, int) else np.array(each, dtype=float) for name, each in told.items()}
-    return Candidates(**{"agents": np.arange(count), "heard": np.zeros(count), "number": 10, **unknown, **told})
+    nothing = np.zeros(count)
+    return Candidates(**{"agents": np.arange(count), "heard": nothing, "asked": nothing, "number": 10, **unknown, **told})
 
 
 def first_of(chooser: Any, candidates: Candidates, count: int = 1) -> Counter[int]:
@@ -173,3 +174,24 @@ def test_a_round_that_asks_by_tier_asks_agents_of_one_speed() -> None:
         elif one.kind == "round":
             rounds.append(set())
     assert {frozenset(asked) for asked in rounds[20:-1]} == {frozenset((tier, tier + 1)) for tier in (0, 2, 4, 6)}
+
+
+@pytest.mark.parametrize(
+    "exchange", [Barrier(selection=Selection("speed", share=0.3)), Immediate(selection=Selection("speed"))]
+)
+def test_a_choice_is_told_how_often_each_agent_was_asked_before(exchange: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, choose, calls = Counter[int](), Speed.choose, list[int]()
+
+    def noted(self: Speed, told: Candidates, count: int, rng: np.random.Generator) -> Any:
+        assert told.asked.tolist() == [asked[int(agent)] for agent in told.agents]
+        places = choose(self, told, count, rng)
+        asked.update(told.agents[places].tolist())
+        calls.append(count)
+        return places
+
+    monkeypatch.setattr(Speed, "choose", noted)
+    if exchange.is_synchronous:
+        Setting(Talk(), exchange=exchange, agents=10, initial=1, iterations=5, evaluation=Exponential(1.0)).run()
+    else:
+        talk(exchange, 4, iterations=3)
+    assert len(calls) > 4 and max(asked.values()) > 1

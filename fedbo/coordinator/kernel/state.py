@@ -299,6 +299,7 @@ class CoreState:
     - `cluster`: the `ClusterState`, where evaluations queue for workers.
     - `beliefs`: the agents that are silent, where the coordinator hears of it by missing heartbeats, each since an event.
     - `changed`: since when faults hold that a fork has changed, by their places in the plan.
+    - `asked`: how often each agent was chosen, where the choice depends on what is known of agents.
     """
 
     agents: AgentRecords
@@ -313,3 +314,4 @@ class CoreState:
     cluster: Any = None
     beliefs: dict[int, int] = field(default_factory=dict)
     changed: dict[int, float] = field(default_factory=dict)
+    asked: dict[int, int] = field(default_factory=dict)

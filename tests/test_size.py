@@ -67,7 +67,7 @@ LINES = {
     "sites": 6547,
     "stopping": 645,
     "study": 4705,
-    "submit": 475,
+    "submit": 498,
     "surrogates": 2405,
     "surrogates/compiled": 2933,
     "templates": 1,
@@ -76,7 +76,7 @@ LINES = {
     "workers": 2210,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 88700, "no room": 45047, "modules": 615}
+MOST = {"all": 88723, "no room": 45047, "modules": 615}
 
 
 @cache

@@ -117,7 +117,7 @@ def job(
     from fedbo.execution.head import HeadLostError
     from fedbo.study.files import distributions
     from fedbo.study.study import load_study
-    from fedbo.submit.jobs import await_lock, drop_replicates, run_replicate
+    from fedbo.submit.jobs import await_lock, check_progress, drop_replicates, run_replicate
 
     sets = [] if address is None else [f"hosting.address={json.dumps(address)}"]
     checked = load_study(study, sets, trust=True, derived=True)
@@ -129,6 +129,7 @@ def job(
         drop_replicates(folder, checked)
         print(f"has ended; results: {folder}; for figures: fedbo report {quoted(folder)}")
         return
+    check_progress(folder, replicate)
     try:
         with nullcontext() if hosts == 1 else hosts_there(cluster, hosts, _HOSTS_PATIENCE, _say):
             if replicate is None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 
 from fedbo.actors.storage import atomic
@@ -15,13 +16,15 @@ from fedbo.analysis.manifest import read_manifest
 from fedbo.analysis.result import Result
 from fedbo.coordinator.runtime.actor import RunSummary, WarmupRun
 from fedbo.execution.again import has_ended, run_again
+from fedbo.execution.failures import RunError
 from fedbo.execution.jobs import runs
 from fedbo.execution.progress import Progress
 from fedbo.execution.workers import InProcess, Interrupted, Job, JobRunner, OnProgress, job_runner
 from fedbo.study.paths import PRIVATE, DirectoryError, locked, make_folder
 from fedbo.study.study import Study
-from fedbo.submit.script import jobs_folder
+from fedbo.submit.script import FOUND, jobs_folder
 
+_FRUITLESS = 3  # jobs in a row that leave nothing before the next one gives up
 LOCK_PATIENCE = 120.0  # seconds in which the lock of a killed job ends, on a network's file system
 
 
@@ -83,6 +86,23 @@ def await_lock(directory: Path) -> None:
             if time.monotonic() > until:
                 raise
             time.sleep(1.0)
+
+
+def check_progress(run: Path, replicate: int | None) -> None:
+    """Note what this job finds; RunError when the jobs before it have found the same: a queue of them would never end."""
+    folder, directory = jobs_folder(run), run if replicate is None else _replicate_folder(run, replicate)
+    if not folder.is_dir():
+        return
+    written = (path for path in sorted((directory / "parts").rglob("*")) if path.is_file() and path.stat().st_size)
+    left = [f"{path}" for path in written if path.name.startswith("log-") or path.parent.parent.name == "histories"]
+    left += [path.read_text(encoding="utf-8") for path in sorted((directory / "parts").rglob("latest.json"))]
+    place = folder / f"{FOUND}{'' if replicate is None else replicate}"
+    found = place.read_text(encoding="utf-8").split() if place.is_file() else []
+    found.append(sha256("\n".join(left).encode()).hexdigest())
+    atomic.write_text(place, "\n".join(found))
+    if len(found) > _FRUITLESS and len({*found[-_FRUITLESS - 1 :]}) == 1:
+        remedy = "look in the logs for what ended them, or set a longer --walltime"
+        raise RunError(f"the last {_FRUITLESS} jobs have left no evaluation and no snapshot; {remedy}", run)
 
 
 @contextmanager

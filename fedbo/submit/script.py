@@ -19,7 +19,7 @@ from fedbo.study.document import StudyError
 from fedbo.study.paths import PRIVATE, DirectoryError, make_folder, usable
 from fedbo.study.study import Study
 
-TARGETS = ("slurm", "shell")
+FOUND = "found"  # how the files begin in which jobs note what they find
 _FORMS = r"(?:(?P<days>\d+)-(?=\d))?(?P<rest>\d+(?::\d+){0,2})"
 _OWNER = 0o600  # the mode of the token
 
@@ -135,6 +135,8 @@ def submit_script(asked: Submission) -> str:
     make_folder(asked.folder, PRIVATE)
     path = asked.folder / "job.sh"
     with usable(path, "cannot be written"):
+        for found in asked.folder.glob(f"{FOUND}*"):
+            found.unlink()
         atomic.write_text(asked.folder / STUDY, asked.study.to_toml())
         atomic.write_text(path, text)
         if asked.nodes > 1:

@@ -19,7 +19,8 @@ import slurm
 
 import fedbo
 from fedbo.cli import main
-from fedbo.commands.arguments import OK, WRONG_INPUT
+from fedbo.commands.arguments import FAILED, OK, WRONG_INPUT
+from fedbo.submit.jobs import check_progress
 from fedbo.submit.script import seconds_of
 
 STUDY: dict[str, Any] = {
@@ -123,7 +124,9 @@ def test_a_job_goes_on_with_what_a_stop_file_has_stopped(here: Path) -> None:
     fedbo.run("short.toml", out="alone")
 
     def touch(evaluation: Any) -> None:
-        Path("parts/stop").touch()
+        if not Path("parts/stop").exists():
+            Path("parts/stop").touch()
+            time.sleep(1.1)  # a run looks every second
 
     with pytest.raises(KeyboardInterrupt):
         fedbo.run("short.toml", out="parts", callbacks=[touch])
@@ -140,8 +143,21 @@ def test_replicates_of_an_array_are_joined_to_the_bytes_of_one_run(here: Path, c
     assert main(["job", "short.toml", "both", "-q", "--replicate", "1"]) == OK  # once more, as after a kill at its end
     assert main(["job", "short.toml", "both", "-q", "--replicate", "0"]) == OK
     assert tables(here / "both") == tables(here / "alone")
-    assert not [*(here / "both.jobs").iterdir()]
+    assert not [*(here / "both.jobs").glob("replicate-*")]
     assert main(["job", "short.toml", "both", "-q", "--replicate", "0"]) == OK
+
+
+def test_jobs_that_leave_nothing_end_the_queue_until_the_study_is_submitted_again(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "short.jobs").mkdir()
+    for _ in range(3):
+        check_progress(Path("short"), None)  # all that a job does which is killed at once
+    assert main(["job", "short.toml", "short"]) == FAILED
+    assert "the last 3 jobs have left no evaluation and no snapshot; look in the logs" in capsys.readouterr().err
+    (here / "short" / "parts" / "run").mkdir(parents=True)
+    (here / "short" / "parts" / "run" / "log-000001.jsonl").write_text("one", encoding="utf-8")
+    check_progress(Path("short"), None)
 
 
 def test_another_study_in_the_directory_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

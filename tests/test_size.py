@@ -17,7 +17,7 @@ SLACK = 0.05  # a room that has become smaller by more than this share keeps the
 
 # Folders of the package, with their lines of Python. A folder does not count those of its own that stand here too.
 LINES = {
-    ".": 655,
+    ".": 690,
     "actors": 2861,
     "actors/evaluation": 1224,
     "actors/storage": 1971,
@@ -28,7 +28,7 @@ LINES = {
     "algorithms/components": 2483,
     "algorithms/learned_prior": 1207,
     "algorithms/private": 650,
-    "analysis": 4141,
+    "analysis": 4154,
     "commands": 1343,
     "commands/export": 209,
     "commands/watch": 402,
@@ -63,7 +63,7 @@ LINES = {
     "objectives/typed_spaces": 922,
     "optuna": 559,
     "privacy": 3205,
-    "settings": 1939,
+    "settings": 1945,
     "sites": 6547,
     "stopping": 645,
     "study": 4705,
@@ -72,11 +72,11 @@ LINES = {
     "surrogates/compiled": 2933,
     "templates": 1,
     "testing": 900,
-    "tuning": 2935,
+    "tuning": 2948,
     "workers": 2210,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 88723, "no room": 45047, "modules": 615}
+MOST = {"all": 88790, "no room": 45101, "modules": 616}
 
 
 @cache

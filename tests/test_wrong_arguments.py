@@ -257,7 +257,7 @@ def test_a_wrong_argument_is_one_line_with_its_name_before_anything_starts(
     for module in (fedbo.tuning.tune, fedbo.execution.runner):  # what is taken for right must not be carried out here
         monkeypatch.setattr(module, "run_study", None)
     began = sys.modules.get("ray") is not None and sys.modules["ray"].is_initialized()
-    with pytest.raises(fedbo.FedboError) as raised:
+    with pytest.raises(fedbo.errors.FedboError) as raised:
         wrong.call(tmp_path)
     for line in str(raised.value).splitlines():
         assert line.startswith(tuple(wrong.argument.split("|"))), line
@@ -272,15 +272,15 @@ def test_what_an_open_agent_is_told_is_checked(tmp_path: Path) -> None:
         (one,) = agent.ask()
         for value in ("0.3", True, [1.0], {}, print, b"1", np.bool_(True)):
             expected = "is a dictionary, but the terms have no metrics" if value == {} else "must be a number, or None"
-            with pytest.raises(fedbo.ArgumentError, match=f"^value = .*: {expected}"):
+            with pytest.raises(fedbo.errors.ArgumentError, match=f"^value = .*: {expected}"):
                 agent.tell(one.token, value)  # type: ignore[arg-type]
-            with pytest.raises(fedbo.ArgumentError, match="^value = "):
+            with pytest.raises(fedbo.errors.ArgumentError, match="^value = "):
                 agent.add({"x": 0.5, "n": 1}, value)  # type: ignore[arg-type]
         for count in NOT_WHOLE:
-            with pytest.raises(fedbo.ArgumentError, match="^n = .*: must be "):
+            with pytest.raises(fedbo.errors.ArgumentError, match="^n = .*: must be "):
                 agent.ask(count)
         for token in (None, 5, "00000-000009", one):
-            with pytest.raises(fedbo.ArgumentError, match="^token = .*: is not a token of this agent"):
+            with pytest.raises(fedbo.errors.ArgumentError, match="^token = .*: is not a token of this agent"):
                 agent.tell(token, 1.0)  # type: ignore[arg-type]
         for configuration in (
             5,
@@ -291,16 +291,16 @@ def test_what_an_open_agent_is_told_is_checked(tmp_path: Path) -> None:
             {"x": 0.5, "n": 1, "z": 2},
             {"x": math.nan, "n": 1},
         ):
-            with pytest.raises(fedbo.ArgumentError, match="^configuration( = .*)?: "):
+            with pytest.raises(fedbo.errors.ArgumentError, match="^configuration( = .*)?: "):
                 agent.add(configuration, 1.0)
         assert agent.tell(one.token, math.nan), "no finite number is a failed evaluation"
     for call in (agent.ask, lambda: agent.add({"x": 0.5, "n": 1}, 1.0)):
-        with pytest.raises(fedbo.DirectoryError, match="is the folder of a closed agent; open the agent again"):
+        with pytest.raises(fedbo.errors.DirectoryError, match="is the folder of a closed agent; open the agent again"):
             call()
 
 
 def test_a_sampler_is_refused_for_several_objectives(tmp_path: Path) -> None:
     sampler = Sampler(agent=fedbo.Agent(tmp_path / "a", SPACE, fedbo.Terms("random")))
     study = optuna.create_study(directions=["minimize", "maximize"], sampler=sampler)
-    with pytest.raises(fedbo.ArgumentError, match="has 2 objectives; use a study with one objective"):
+    with pytest.raises(fedbo.errors.ArgumentError, match="has 2 objectives; use a study with one objective"):
         study.ask({"x": optuna.distributions.FloatDistribution(0.0, 1.0)})

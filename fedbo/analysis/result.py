@@ -31,6 +31,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _FILES = (MANIFEST, STUDY, "observations.parquet", "events.parquet")
+# What Optuna, Ray Tune and scikit-learn call what a result has.
+_ELSEWHERE = {
+    'best("agent")': "best_config best_index_ best_params best_params_ best_result best_score_ best_trial best_trials "
+    "best_value get_best_result",
+    "trials().to_pandas()": "cv_results_ dataframe get_dataframe trials_dataframe",
+}
 
 
 class Choices(TypedDict, total=False):
@@ -69,6 +75,13 @@ class Result(FinishedRun):
     def _repr_html_(self) -> str:
         """Return the same as HTML for a notebook."""
         return html_of(self)
+
+    if not TYPE_CHECKING:  # else type checkers would know any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Answer a name of another tuner with ours."""
+            ours = next((f"; use {one}" for one, theirs in _ELSEWHERE.items() if name in theirs.split()), "")
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'{ours}")
 
     @classmethod
     def open(cls, directory: str | Path, trust: bool = False) -> Result:

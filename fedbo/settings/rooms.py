@@ -129,6 +129,12 @@ def _room(found: Any) -> Room:
     return found
 
 
+def public_names(errors: bool) -> dict[str, str]:
+    """Return the places of the names that rooms add to `fedbo`, or to `fedbo.errors`, by name."""
+    named = (item for room in rooms().values() for item in room.names.items())
+    return {name: place for name, place in named if name.endswith("Error") == errors}
+
+
 def loaded(place: str) -> Any:
     """Import and return what "module:attribute" names."""
     module, _, attribute = place.partition(":")

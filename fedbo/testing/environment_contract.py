@@ -77,7 +77,7 @@ def _run_twice(what: str, study: dict[str, Any]) -> fedbo.Result:
     with tempfile.TemporaryDirectory() as folder:
         try:
             first, second = (fedbo.run(study, out=Path(folder) / run) for run in ("first", "second"))
-        except fedbo.RunError as error:
+        except fedbo.errors.RunError as error:
             need(False, f"{what} does not end: {error.__cause__ or error}")
         arrivals = [row for row in first.events.to_pylist() if row["kind"] in ("arrived", "late") and row["answer"] is None]
         twice = [key for key, n in Counter((row["agent"], row["step"]) for row in arrivals).items() if n > 1]

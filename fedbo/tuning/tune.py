@@ -39,12 +39,25 @@ if TYPE_CHECKING:
 
 # What other tuners call an argument.
 _ELSEWHERE = {
-    "n_trials": "use iterations (of each agent, after its initial points), or evaluations (of all agents)",
-    "num_samples": "use iterations (of each agent, after its initial points), or evaluations (of all agents)",
-    "max_evals": "use iterations (of each agent, after its initial points), or evaluations (of all agents)",
+    **dict.fromkeys(
+        ("n_trials", "num_samples", "max_evals", "n_iter"),
+        "use iterations (of each agent, after its initial points), or evaluations (of all agents)",
+    ),
     "direction": "use mode='min' or mode='max'",
+    "directions": 'use metrics=[{"name": …, "mode": "min"}, …]',
     "timeout": "use seconds",
+    "time_budget_s": "use seconds",
     "n_jobs": "use parallel (evaluations of each agent at once)",
+    "max_concurrent_trials": "use parallel (evaluations of each agent at once)",
+    "sampler": "use algorithm, such as 'gp_ei'",
+    "search_alg": "use algorithm, such as 'gp_ei'",
+    "pruner": "use stopping, such as 'asha', with steps",
+    "scheduler": "use stopping, such as 'asha', with steps",
+    "n_startup_trials": "use initial",
+    "points_to_evaluate": "use enqueue",
+    "random_state": "use seed",
+    "storage": "use out, the directory of the run, and resume=True to continue",
+    "storage_path": "use out, the directory of the run",
 }
 
 

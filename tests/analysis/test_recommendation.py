@@ -127,5 +127,5 @@ def test_an_agent_recommends_by_a_model_better_than_by_the_largest_value() -> No
             assert best is not None
             misses[by].append(float(np.hypot(best[0]["x"] - 0.4, best[0]["y"] - 0.4)))
     assert sum(np.less(misses["model"], misses["value"])) >= 14
-    with pytest.raises(fedbo.ArgumentError, match="by = 'luck': must be 'value' or 'model'"):
+    with pytest.raises(fedbo.errors.ArgumentError, match="by = 'luck': must be 'value' or 'model'"):
         agent.best(by="luck")  # type: ignore[arg-type]

@@ -225,7 +225,7 @@ def test_a_key_of_a_sweep_that_is_none_is_an_error_of_the_study(
 
 def test_an_error_and_a_report_hold_no_control_characters_of_a_document(whole: Path, tmp_path: Path) -> None:
     """Also in Python, where no command line escapes them."""
-    with pytest.raises(fedbo.StudyError, match="no such table") as found:
+    with pytest.raises(fedbo.errors.StudyError, match="no such table") as found:
         fedbo.load_study({**STUDY, EVIL: {EVIL: 1}})
     with pytest.raises(DocumentError) as other:
         raise DocumentError(f"{EVIL}: no such key")

@@ -27,7 +27,7 @@ WRITES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
 def carry_out(what: str, arguments: list[str], limits: dict[str, Any]) -> None:
     """Run, resume or replay a study in this process, or try promises."""
     os.setsid()
-    warnings.simplefilter("ignore", fedbo.EvaluationWarning)  # what fails in these studies fails on purpose
+    warnings.simplefilter("ignore", fedbo.errors.EvaluationWarning)  # what fails in these studies fails on purpose
     folder = arguments[-1] if what == "run" else arguments[0]
     if "before" in limits:
         die_before(limits["before"], folder)

@@ -204,6 +204,6 @@ def test_what_a_development_version_wrote_is_refused_with_a_remedy(
             earlier.setattr(sealed, "FORMAT", FORMAT - 1)
         write_manifest(directory, manifest)
     words = f"{name}': has format 2, but this fedbo reads format 3; a development version wrote it: run the study again"
-    with pytest.raises(fedbo.FormatError, match=words):
+    with pytest.raises(fedbo.errors.FormatError, match=words):
         result = fedbo.Result.open(directory)
         assert result.events and result.observations

@@ -239,7 +239,7 @@ def test_an_edit_during_a_run_changes_nothing_in_it(file: Path, tmp_path: Path, 
     assert 2 <= max(result.observations["value"].to_pylist()) < 3 and [*result.manifest["code"].values()] == [begun]
     file.write_text(FUNCTION.replace("VERSION", "2"), encoding="utf-8")
     with pytest.raises(
-        fedbo.RunError, match=f"{file.stem}.py:f' changed after the run started; restore it, or run the study again"
+        fedbo.errors.RunError, match=f"{file.stem}.py:f' changed after the run started; restore it, or run the study again"
     ):
         fedbo.run(study | {"hosting": {"isolate": True}}, out=tmp_path / "isolated", callbacks=[changing])
 

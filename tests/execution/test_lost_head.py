@@ -39,7 +39,7 @@ SCRIPT = """
 import sys, fedbo
 try:
     fedbo.run("study.toml", out="run", overrides=["hosting.address=" + sys.argv[1]], progress=True)
-except fedbo.RunError as error:
+except fedbo.errors.RunError as error:
     print("caught", error)
 """
 

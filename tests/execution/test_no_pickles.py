@@ -55,7 +55,7 @@ def cut_short(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
     (tmp_path / "turning.py").write_text(FUNCTION.format(**names), encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "turning", raising=False)
-    with pytest.raises(fedbo.RunError, match="turned"):
+    with pytest.raises(fedbo.errors.RunError, match="turned"):
         fedbo.run({**STUDY, "recovery": {"events": getattr(request, "param", 4)}}, out=tmp_path / "run")
     (tmp_path / "broken").unlink()
     return tmp_path / "run"

@@ -96,7 +96,7 @@ def test_random_studies_are_told_whole_and_unchanged(seed: int, tmp_path: Path) 
     def run(name: str, *callbacks: Any) -> fedbo.Result | None:
         try:
             return fedbo.run(study, out=tmp_path / name, callbacks=callbacks)
-        except fedbo.RunError:
+        except fedbo.errors.RunError:
             return None
 
     seen = Seen()

@@ -261,7 +261,7 @@ def test_a_kill_before_anything_was_written_leaves_a_directory_in_which_the_stud
 @pytest.mark.parametrize("name", ["notes.txt", "study.toml", "manifest.txt"])
 def test_what_somebody_else_left_in_a_directory_is_not_written_over(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("mine")
-    with pytest.raises(fedbo.DirectoryError, match="exists and is not an empty directory; choose a new one"):
+    with pytest.raises(fedbo.errors.DirectoryError, match="exists and is not an empty directory; choose a new one"):
         fedbo.run(TROUBLED, out=tmp_path)
     assert (tmp_path / name).read_text() == "mine"
 
@@ -276,7 +276,7 @@ def test_a_failure_that_stopped_a_run_is_tried_again_when_it_goes_on(tmp_path: P
         "evaluation": {"failure": "stop"},
         "algorithm": [{"name": "random"}],
     }
-    with pytest.raises(fedbo.RunError, match="not yet"):
+    with pytest.raises(fedbo.errors.RunError, match="not yet"):
         fedbo.run(study, out=tmp_path / "run")
     import mended  # type: ignore[import-not-found]
 

@@ -1,4 +1,4 @@
-"""The public errors: one base for all, each importable from `fedbo`."""
+"""The public errors: one base for all, each in `fedbo.errors`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ INTERNAL = {
 }  # fmt: skip
 
 
-def test_every_error_of_the_package_has_one_base_and_is_importable_from_the_top() -> None:
+def test_every_error_of_the_package_has_one_base_and_is_in_one_module() -> None:
     found: dict[str, type[BaseException]] = {}
     for path in (ROOT / "fedbo").rglob("*.py"):
         place = path.relative_to(ROOT).with_suffix("")
@@ -37,8 +37,17 @@ def test_every_error_of_the_package_has_one_base_and_is_importable_from_the_top(
                 found[name] = thing
     public = {name: thing for name, thing in found.items() if not name.startswith("_") and name not in INTERNAL}
     assert len(public) > 20
-    assert [name for name, thing in public.items() if not issubclass(thing, fedbo.FedboError | Warning)] == []
-    assert [name for name, thing in public.items() if getattr(fedbo, name, None) is not thing] == []
+    assert [name for name, thing in public.items() if not issubclass(thing, fedbo.errors.FedboError | Warning)] == []
+    assert [name for name, thing in public.items() if getattr(fedbo.errors, name, None) is not thing] == []
+
+
+def test_what_one_completes_after_fedbo_is_verbs_and_nouns() -> None:
+    assert not [name for name in dir(fedbo) if name.endswith(("Error", "Warning"))]
+    assert set(dir(fedbo.errors)) == set(fedbo.errors.__all__) and "StudyError" in dir(fedbo.errors)
+    with pytest.raises(AttributeError, match=r"'RunError'; errors are in fedbo.errors: fedbo.errors.RunError"):
+        _ = fedbo.RunError  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"'fedbo.errors' has no attribute 'run'"):
+        _ = fedbo.errors.run  # type: ignore[attr-defined]
 
 
 def test_the_version_is_that_of_the_distribution() -> None:

@@ -63,11 +63,15 @@ def test_each_trial_is_there_once_after_a_resume_and_others_are_left_alone(tmp_p
     for name, trials in before.items():
         assert [facts(trial) for trial in after[name][:9]] == [facts(trial) for trial in trials]
     for other, resume in ((tmp_path / "other", False), (tmp_path / "other", True)):
-        with pytest.raises(fedbo.ArgumentError, match="has the study 'live, random, replicate 0, agent 0' of another run"):
+        with pytest.raises(
+            fedbo.errors.ArgumentError, match="has the study 'live, random, replicate 0, agent 0' of another run"
+        ):
             tuned(other, url, resume=resume)
 
 
 def test_a_storage_that_cannot_be_opened_is_refused_before_anything_begins(tmp_path: Path) -> None:
-    with pytest.raises(fedbo.ArgumentError, match=re.escape("mirror = 'nowhere': cannot be opened by Optuna (ArgumentError: ")):
+    with pytest.raises(
+        fedbo.errors.ArgumentError, match=re.escape("mirror = 'nowhere': cannot be opened by Optuna (ArgumentError: ")
+    ):
         tuned(tmp_path / "run", "nowhere")
     assert not (tmp_path / "run").exists()

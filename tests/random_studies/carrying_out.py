@@ -175,7 +175,7 @@ def _in_fork(work: Callable[[], Any], answer: Path) -> None:
         os.setsid()
         found: dict[str, Any] = {"given": work()}
     except BaseException as error:
-        cause = error.__cause__ if isinstance(error, fedbo.RunError) and error.__cause__ else error
+        cause = error.__cause__ if isinstance(error, fedbo.errors.RunError) and error.__cause__ else error
         found, code = {"error": f"{type(cause).__name__}: {cause}"}, 1
     draft = answer.with_suffix(".part")
     draft.write_text(json.dumps(found))

@@ -266,7 +266,7 @@ def broken_workers(study: Study, folder: Path) -> list[str]:
         try:
             run_study(one, folder / name)
             ended[name] = ""
-        except fedbo.RunError as error:
+        except fedbo.errors.RunError as error:
             ended[name] = type(error.__cause__).__name__
     if any(ended.values()):
         return [] if ended["alone"] == ended["workers"] else [f"inline 2: ended with {ended}"]

@@ -35,7 +35,9 @@ def test_where_agents_wait_for_one_that_is_lost_for_good_the_run_ends_and_names_
         algorithm=[{"name": "fed_pne", "missing": "wait"}],
         fault=[{"kind": "crash", "agents": [2], "at": 0.5}],
     )
-    with pytest.raises(fedbo.RunError, match="agents 0, 1 wait for an answer .* because agents 2 will never return; .*restart"):
+    with pytest.raises(
+        fedbo.errors.RunError, match="agents 0, 1 wait for an answer .* because agents 2 will never return; .*restart"
+    ):
         fedbo.run(lost, out=tmp_path / "run")
 
 
@@ -45,7 +47,7 @@ def test_without_rounds_nobody_is_passed_over_who_may_wait_for_an_answer() -> No
         algorithm=[{"name": "fed_pne"}],
         exchange={"mode": "immediate", "selection": {"who": "poisson", "share": 0.5}},
     )
-    with pytest.raises(fedbo.StudyError, match="selection.who = 'poisson': 'fed_pne' may wait for an answer"):
+    with pytest.raises(fedbo.errors.StudyError, match="selection.who = 'poisson': 'fed_pne' may wait for an answer"):
         fedbo.load_study(selected)
 
 
@@ -61,7 +63,7 @@ def test_an_evaluation_that_is_cut_off_after_a_pause_counts_once(tmp_path: Path)
         "evaluation": {"time_limit": 0.66},
         "stopping": {"kind": "asha", "reduction": 3, "variant": "promote", "checkpoint": 0.1},
     }
-    with pytest.warns(fedbo.EvaluationWarning, match="time_limit"):
+    with pytest.warns(fedbo.errors.EvaluationWarning, match="time_limit"):
         result = fedbo.run(paused, out=tmp_path / "run")
     assert any(row["rungs"] is None and row["error"] for row in result.observations.to_pylist())
     assert violations(result.study, result.directory) == []

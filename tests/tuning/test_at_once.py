@@ -83,7 +83,9 @@ def test_a_tuning_within_an_evaluation_leaves_the_outer_function_alone(tmp_path:
 def test_a_finished_tuning_does_not_go_on_with_another_function_of_the_same_name(tmp_path: Path) -> None:
     values(constant(1.0), tmp_path / "one")
     values(constant(2.0), tmp_path / "two")
-    with pytest.raises(fedbo.DirectoryError, match="passed in Python; call fedbo.tune again with more iterations and resume"):
+    with pytest.raises(
+        fedbo.errors.DirectoryError, match="passed in Python; call fedbo.tune again with more iterations and resume"
+    ):
         fedbo.resume(tmp_path / "one", overrides=["budget.iterations=2"])
 
 
@@ -179,7 +181,9 @@ def test_a_pickled_agent_goes_on_alike_in_memory_and_in_its_folder(tmp_path: Pat
         assert again.pending() == [open_one] and again.best() == agent.best() and again.tell(open_one.token, 0.5)
         found[name] = again.ask()
     assert found["memory"] == found["folder"]
-    with pytest.raises(fedbo.ArgumentError, match="folder = None: an agent with a meeting requires a folder; pass a path"):
+    with pytest.raises(
+        fedbo.errors.ArgumentError, match="folder = None: an agent with a meeting requires a folder; pass a path"
+    ):
         fedbo.Agent(None, SQUARE, meeting=fedbo.Meeting(tmp_path / "meeting"))
     assert repr(agents["memory"]).startswith("<Agent 0 of 1 in memory: 4 values, 1 open, best ")
 

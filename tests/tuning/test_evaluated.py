@@ -110,7 +110,7 @@ def test_an_agent_begins_with_dictionaries_or_a_data_frame_of_values_of_any_kind
     assert evaluated(frame.rename(columns={"kind": "param_kind"}), mixed) == found
     with fedbo.Agent(None, mixed, fedbo.Terms("ts"), start=rows) as agent:
         assert agent.best() == ({"kind": True, "model": {"n": 9}, "x": 0.25}, 2.0)
-    with pytest.raises(fedbo.ArgumentError, match=r"^start, row 1: x = 5: must be a number in \[0, 1\]"):
+    with pytest.raises(fedbo.errors.ArgumentError, match=r"^start, row 1: x = 5: must be a number in \[0, 1\]"):
         evaluated([{**first, "x": 5, "value": 1.0}], mixed)
-    with pytest.raises(fedbo.ArgumentError, match="'start': has no column 'value'; available: kind, model.n, x"):
+    with pytest.raises(fedbo.errors.ArgumentError, match="'start': has no column 'value'; available: kind, model.n, x"):
         evaluated([first], mixed)

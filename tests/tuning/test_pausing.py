@@ -214,7 +214,7 @@ def test_what_cannot_pause_is_refused_in_a_line() -> None:
         (tuned_functions.pausing, {"checkpoint": 1.0}, {}, "has no effect in real time"),
         (tuned_functions.pausing, {"disk_limit": 0}, {}, "must be at least 1"),
     ):
-        with pytest.raises(fedbo.ArgumentError) as error:
+        with pytest.raises(fedbo.errors.ArgumentError) as error:
             tuning_study(function, SPACE, 1, {"steps": 9, "stopping": {"kind": "asha", **stopping}, "study": study})  # type: ignore[typeddict-item]
         assert words in str(error.value), words
 

@@ -122,9 +122,9 @@ def test_a_history_takes_the_columns_of_its_parameters_and_refuses_those_of_othe
     for bare in ("observations.parquet", "evaluations.parquet"):
         if (run.directory / bare).exists():
             document["agents"] = {"history": {"file": str(run.directory / bare)}}
-            with pytest.raises(fedbo.StudyError, match="it must have param_value"):
+            with pytest.raises(fedbo.errors.StudyError, match="it must have param_value"):
                 fedbo.load_study(document, trust=True)
-            with pytest.raises(fedbo.ArgumentError, match="is one of a run's own tables"):
+            with pytest.raises(fedbo.errors.ArgumentError, match="is one of a run's own tables"):
                 evaluated(run.directory / bare, RANGES)
 
 
@@ -140,7 +140,7 @@ def test_a_history_takes_the_columns_of_its_parameters_and_refuses_those_of_othe
 )
 def test_a_file_that_can_be_read_in_two_ways_is_refused(head: str, row: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(f"{head}\n{row}\n")
-    with pytest.raises(fedbo.ArgumentError, match=words):
+    with pytest.raises(fedbo.errors.ArgumentError, match=words):
         evaluated(tmp_path / "t.csv", {"value": (0.0, 1.0), "x": [1, "1"]}, value="loss")
 
 

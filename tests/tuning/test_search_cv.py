@@ -129,7 +129,7 @@ def test_candidates_whose_fits_fail_are_left_out_with_a_warning_or_end_the_searc
         FedboSearchCV(Moody(), space, error_score="raise", **given).fit(x, y)
     with pytest.raises(ValueError, match="fits failed"):
         FedboSearchCV(Moody(), {"alpha": (6.0, 9.0)}, **given).fit(x, y)
-    with pytest.raises(fedbo.ArgumentError, match=r"space\['alpha'\] = \(3.0, 1.0\): low must be less than high"):
+    with pytest.raises(fedbo.errors.ArgumentError, match=r"space\['alpha'\] = \(3.0, 1.0\): low must be less than high"):
         FedboSearchCV(Moody(), {"alpha": (3.0, 1.0)}, **given).fit(x, y)
 
 

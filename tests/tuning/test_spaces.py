@@ -145,7 +145,7 @@ WRONG_VALUES: list[Any] = [
 
 @pytest.mark.parametrize("value", WRONG_VALUES, ids=map(str, range(len(WRONG_VALUES))))
 def test_a_wrong_parameter_is_one_line_with_its_name_and_a_remedy(value: Any) -> None:
-    with pytest.raises(fedbo.ArgumentError, match=r"^space\['x(\.inner)?'\]( = .+)?: .+; .+$") as raised:
+    with pytest.raises(fedbo.errors.ArgumentError, match=r"^space\['x(\.inner)?'\]( = .+)?: .+; .+$") as raised:
         written_space({"x": value, "y": (0.0, 1.0)})
     assert "\n" not in str(raised.value) and "<class" not in str(raised.value)
 
@@ -154,5 +154,5 @@ def test_a_wrong_parameter_is_one_line_with_its_name_and_a_remedy(value: Any) ->
     "space", [None, 5, [1, 2], {}, {"a": 1}, {1: (0, 1)}, {"": (0, 1)}, {"a.b": (0, 1), "c": {"d": (0, 1)}}, "{}"]
 )
 def test_a_wrong_space_is_one_line(space: Any) -> None:
-    with pytest.raises(fedbo.ArgumentError, match="^space( = .+)?: .+$"):
+    with pytest.raises(fedbo.errors.ArgumentError, match="^space( = .+)?: .+$"):
         written_space(space)

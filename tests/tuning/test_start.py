@@ -80,12 +80,12 @@ def test_a_parquet_file_without_values_is_refused(tmp_path: Path) -> None:
 def test_what_holds_no_evaluation_is_refused_with_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "old.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(
-        fedbo.ArgumentError, match=r"^start = '\S+': it cannot be read as a table: .*; pass a table of evaluations$"
+        fedbo.errors.ArgumentError, match=r"^start = '\S+': it cannot be read as a table: .*; pass a table of evaluations$"
     ):
         evaluated(tmp_path / "old.parquet", SPACE)
     nobody = {"fault": [{"kind": "crash", "at": 0.0}], "evaluation": {"failure": "drop"}}
     fedbo.run({**STUDY, **nobody}, out=tmp_path / "run")
-    with pytest.raises(fedbo.ArgumentError, match="is a run without any value; pass one that has evaluated something"):
+    with pytest.raises(fedbo.errors.ArgumentError, match="is a run without any value; pass one that has evaluated something"):
         evaluated(tmp_path / "run", SPACE)
 
 

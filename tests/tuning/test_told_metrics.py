@@ -133,23 +133,25 @@ def test_a_finite_number_that_no_method_can_learn_is_refused_and_not_taken_for_a
     metrics = [{"name": "loss", "mode": "min"}] if isinstance(value, dict) else []
     with fedbo.Agent(tmp_path, {"x": (0.0, 1.0)}, fedbo.Terms("random", metrics=metrics)) as agent:
         (one,) = agent.ask()
-        with pytest.raises(fedbo.ArgumentError, match=r"must be at most 1e\+100 in magnitude; rescale it, or tell None"):
+        with pytest.raises(fedbo.errors.ArgumentError, match=r"must be at most 1e\+100 in magnitude; rescale it, or tell None"):
             agent.tell(one.token, value)
-        with pytest.raises(fedbo.ArgumentError, match=r"must be at most 1e\+100 in magnitude"):
+        with pytest.raises(fedbo.errors.ArgumentError, match=r"must be at most 1e\+100 in magnitude"):
             agent.add({"x": 0.5}, value)
         assert agent.pending() == [one]
-        with pytest.raises(fedbo.ArgumentError, match="n = 10001: must be a whole number from 1 to 10000"):
+        with pytest.raises(fedbo.errors.ArgumentError, match="n = 10001: must be a whole number from 1 to 10000"):
             agent.ask(10_001)
 
 
-@pytest.mark.parametrize(("name", "use"), [("n_trials", "iterations"), ("direction", "mode='min'"), ("timeout", "seconds")])
+@pytest.mark.parametrize(
+    ("name", "use"), [("n_trials", "iterations"), ("direction", "mode='min'"), ("timeout", "seconds"), ("pruner", "stopping")]
+)
 def test_the_names_of_other_tuners_lead_to_ours(name: str, use: str) -> None:
-    with pytest.raises(fedbo.ArgumentError, match=f"has no argument '{name}'; use {use}"):
+    with pytest.raises(fedbo.errors.ArgumentError, match=f"has no argument '{name}'; use {use}"):
         fedbo.tune(len, {"x": (0.0, 1.0)}, **{name: 3})  # type: ignore[misc]
 
 
 def test_what_is_no_number_beside_the_metric_is_named_with_its_key() -> None:
     with pytest.raises(TypeError, match="returned model = None; return a number there, or leave 'model' out"):
         outcome_by_name({"value": 0.5, "model": None}, "value", 1)
-    with pytest.raises(fedbo.ArgumentError, match="width = 'a': must be a finite number"):
+    with pytest.raises(fedbo.errors.ArgumentError, match="width = 'a': must be a finite number"):
         Look(width="a").check()  # type: ignore[arg-type]

@@ -140,7 +140,7 @@ def test_resources_that_no_machine_has_are_refused_at_once() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_session")
 def test_a_study_whose_resources_no_machine_has_ends_with_that(tmp_path: Path) -> None:
-    with pytest.raises(fedbo.RunError, match=r"agent 0: \[evaluation\] resources GPU = 64: no host of the Ray cluster"):
+    with pytest.raises(fedbo.errors.RunError, match=r"agent 0: \[evaluation\] resources GPU = 64: no host of the Ray cluster"):
         fedbo.tune(tuned_functions.loss, SPACE, resources={"GPU": 64}, metric="loss", out=tmp_path / "run")
 
 
@@ -227,5 +227,5 @@ def test_what_cannot_be_is_refused_before_anything_runs(options: Any, words: str
 
 def test_an_unknown_argument_is_refused_with_those_there_are() -> None:
     wrong: Any = {"iteration": 3}
-    with pytest.raises(fedbo.ArgumentError, match="has no argument 'iteration'; did you mean 'iterations'?"):
+    with pytest.raises(fedbo.errors.ArgumentError, match="has no argument 'iteration'; did you mean 'iterations'?"):
         fedbo.tune(tuned_functions.loss, SPACE, **wrong)

@@ -69,7 +69,7 @@ def test_the_first_failure_is_a_warning_with_its_reason_and_the_second_is_none(r
     warn = FirstFailure()
     logged = Query(2, 0, 0, np.array([0.0, 0.5])).failed("ValueError: nope\nTraceback").error
     failed = replace(ended(2, 0, None), configuration={"model": {"C": 0.03223845}, "kernel": "poly"}, error=logged)
-    with pytest.warns(fedbo.EvaluationWarning) as told:
+    with pytest.warns(fedbo.errors.EvaluationWarning) as told:
         warn(failed)
     where = "agent 2 at model.C=0.0322385, kernel='poly'"
     assert str(told[0].message) == f"an evaluation failed, and the others continue: {where}: ValueError: nope"
@@ -100,12 +100,12 @@ def failing(share: float) -> dict[str, Any]:
 
 def test_a_run_in_which_all_fails_raises_and_one_in_which_some_fail_warns(tmp_path: Path) -> None:
     words = r"^\d+ of \d+ evaluations failed; first error: agent \d at x1=[\d.]+: ValueError: too small$"
-    with pytest.warns(fedbo.EvaluationWarning, match=words) as told:
+    with pytest.warns(fedbo.errors.EvaluationWarning, match=words) as told:
         result = fedbo.run(failing(0.5), out=tmp_path / "some")
     assert told[0].filename == __file__
     assert 0 < failures(result)[0] < len(result.observations)
     assert f"{failures(result)[0]} failed" in repr(result)
-    with pytest.raises(fedbo.RunError, match=r"^(\d+) of \1 evaluations failed; .*too small; all that was") as raised:
+    with pytest.raises(fedbo.errors.RunError, match=r"^(\d+) of \1 evaluations failed; .*too small; all that was") as raised:
         fedbo.run(failing(2.0), out=tmp_path / "all")
     assert fedbo.Result.open(raised.value.directory).best() == []
 
@@ -122,6 +122,8 @@ def test_a_run_and_an_agent_show_their_best_configuration(tmp_path: Path) -> Non
     ):
         assert words in repr(result)
         assert words.replace("'", "&#x27;") in result._repr_html_()
+    with pytest.raises(AttributeError, match=r"'Result' object has no attribute 'best_params'; use best\(\"agent\"\)"):
+        _ = result.best_params  # type: ignore[attr-defined]
     with fedbo.Agent(tmp_path / "a", {"model": {"n": (1, 4)}}, fedbo.Terms("random")) as agent:
         assert "no value yet" in repr(agent)
         agent.tell(agent.ask()[0].token, 3.0)
@@ -138,7 +140,7 @@ def test_a_function_that_has_another_name_than_in_the_directory_is_refused_with_
     began = tuning_study(accuracy, space, 2, {})  # as in a script
     (tmp_path / "study.toml").write_text(began.to_toml())
     check_function(began, tmp_path)
-    with pytest.raises(fedbo.FedboError, match=r"accuracy', not 'tuned_functions:training'; "):
+    with pytest.raises(fedbo.errors.FedboError, match=r"accuracy', not 'tuned_functions:training'; "):
         check_function(tuning_study(tuned_functions.training, space, 2, {}), tmp_path)
 
 

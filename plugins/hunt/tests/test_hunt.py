@@ -193,7 +193,7 @@ def test_an_interrupted_hunt_goes_on_to_the_same_result(hunted: Hunt, tmp_path: 
     with pytest.raises(KeyboardInterrupt) as stop:
         hunt_world(question_of(SMALL, CLAIM, ["timing"], 2), tmp_path / "hunt")
     assert stop.value.args == (tmp_path / "hunt",)
-    with pytest.raises(fedbo.ResultError, match="continue with: fedbo resume"):
+    with pytest.raises(fedbo.errors.ResultError, match="continue with: fedbo resume"):
         Hunt.open(tmp_path / "hunt")
     with (tmp_path / "hunt" / "ledger.jsonl").open("a") as ledger:
         ledger.write('["ab", "sea')  # a line that a kill cut off

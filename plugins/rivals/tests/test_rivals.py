@@ -78,5 +78,5 @@ EXAMPLES = [*(ROOT / "examples").glob("*.toml"), *(Path(fedbo.__file__).parent /
 def test_every_example_is_a_valid_study(path: Path) -> None:
     try:
         load_study(path)
-    except fedbo.DataMissingError:
+    except fedbo.errors.DataMissingError:
         pytest.skip(f"{path.name} needs a data set that is not here: set FEDBO_DATA to the folder that has it")

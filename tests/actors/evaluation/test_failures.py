@@ -53,7 +53,7 @@ def study(function: str, **tables: Any) -> dict[str, Any]:
 
 def all_failed(document: dict[str, Any], out: Path, **options: Any) -> fedbo.Result:
     """Run a study in which every evaluation fails, which is an error, and return what it left."""
-    with pytest.raises(fedbo.RunError, match=r"^(\d+) of \1 evaluations failed"):
+    with pytest.raises(fedbo.errors.RunError, match=r"^(\d+) of \1 evaluations failed"):
         fedbo.run(document, out=out, **options)
     return fedbo.Result.open(out)
 

@@ -59,7 +59,7 @@ def test_an_extension_keeps_what_was_printed_before(tmp_path: Path, capsys: pyte
 
 
 def test_a_run_in_which_nothing_is_printed_has_no_table_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(fedbo.RunError, match="4 of 4 evaluations failed"):
+    with pytest.raises(fedbo.errors.RunError, match="4 of 4 evaluations failed"):
         fedbo.run(study("immense"), out=tmp_path / "run")
     result = fedbo.Result.open(tmp_path / "run")
     assert len(result.printed) == 0 and not (result.directory / "printed.parquet").exists()

@@ -105,7 +105,7 @@ def test_a_time_limit_inside_a_step_of_several_points_cuts_every_hosting_alike(t
 @pytest.mark.ray
 def test_more_workers_than_the_ray_session_has_are_refused_and_not_waited_for(tmp_path: Path, ray_session: None) -> None:
     study = {**STUDY, "hosting": {"kind": "inline", "workers": 64}}
-    with pytest.raises(fedbo.RunError, match=r"workers = 64: the Ray cluster has 4 CPUs; set at most 4"):
+    with pytest.raises(fedbo.errors.RunError, match=r"workers = 64: the Ray cluster has 4 CPUs; set at most 4"):
         fedbo.run(study, out=tmp_path / "many")
 
 
@@ -289,7 +289,7 @@ def test_an_objective_that_raises_ends_the_run_names_the_place_and_loses_nothing
         "evaluation": {"failure": "stop"},
         "hosting": {"kind": "inline", "workers": 2},
     }
-    with pytest.raises(fedbo.RunError, match=r"agent 1 at x = \[.*\]: RuntimeError: not today") as caught:
+    with pytest.raises(fedbo.errors.RunError, match=r"agent 1 at x = \[.*\]: RuntimeError: not today") as caught:
         fedbo.run(study, out=tmp_path / "moody")
     kept = fedbo.Result.open(caught.value.directory)
     assert kept.manifest["status"] == "failed" and "not today" in kept.manifest["error"]

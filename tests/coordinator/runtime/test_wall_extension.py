@@ -88,5 +88,5 @@ def test_a_larger_time_continues_what_was_cut_off(tmp_path: Path) -> None:
 )
 def test_a_run_with_planned_trouble_is_not_extended(changes: dict[str, Any], words: str, tmp_path: Path) -> None:
     fedbo.run(changed(**changes), out=tmp_path / "run")
-    with pytest.raises(fedbo.StudyError, match=words):
+    with pytest.raises(fedbo.errors.StudyError, match=words):
         longer(tmp_path / "run", ITERATIONS)

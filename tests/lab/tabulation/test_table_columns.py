@@ -94,7 +94,7 @@ def test_a_table_without_costs_and_without_an_axis_has_none(tmp_path: Path) -> N
     made = Tabulated(str(tmp_path / "t"))
     assert not reports_costs(made) and fidelity_of(made) is None
     assert {"cost", "curve"}.isdisjoint(pq.read_schema(tmp_path / "t" / "points.parquet").names)
-    with pytest.raises(fedbo.StudyError, match="'tabulated' reports no costs"):
+    with pytest.raises(fedbo.errors.StudyError, match="'tabulated' reports no costs"):
         fedbo.load_study(study(tmp_path / "t"))
 
 

@@ -86,5 +86,5 @@ def test_an_agent_that_is_no_target_is_refused(tables: EndedRun) -> None:
 def test_private_budgets_and_missing_optima_are_told(tables: EndedRun) -> None:
     assert parse_end("epsilon > 2").value(tables) == 0.0
     unknown = EndedRun(tables.key, tables.observations, tables.events, tables.privacy, tables.metric, {})
-    with pytest.raises(fedbo.ResultError, match="use best in place of regret"):
+    with pytest.raises(fedbo.errors.ResultError, match="use best in place of regret"):
         parse_end("regret > 0").value(unknown)

@@ -124,7 +124,7 @@ def test_an_interrupted_answer_goes_on_to_the_same_answer(
     with pytest.raises(KeyboardInterrupt) as stop:
         why_run(run, Question(END, budget=40, rows=8), place)
     assert stop.value.args == (place,)
-    with pytest.raises(fedbo.ResultError, match="continue with: fedbo resume"):
+    with pytest.raises(fedbo.errors.ResultError, match="continue with: fedbo resume"):
         Why.open(place)
     with (place / "branches.jsonl").open("a") as journal:
         journal.write('[0, 1.0, [["", nu')  # a line that a kill cut off

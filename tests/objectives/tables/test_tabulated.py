@@ -206,7 +206,9 @@ def test_a_path_counts_from_the_folder_of_the_study_file(branin: Path, tmp_path:
     (tmp_path / "resolved.toml").write_text(loaded.to_toml(), encoding="utf-8")
     assert fedbo.load_study(tmp_path / "resolved.toml").federation() == loaded.federation()
     assert loaded.sweep == {"objective.table": [str(tmp_path / "deep" / "branin.table")]}
-    with pytest.raises(fedbo.StudyError, match=r"\[objective\] table = 'branin.table': is invalid; '.*' ?: ?contains no table"):
+    with pytest.raises(
+        fedbo.errors.StudyError, match=r"\[objective\] table = 'branin.table': is invalid; '.*' ?: ?contains no table"
+    ):
         fedbo.load_study(study("branin.table"))
 
 

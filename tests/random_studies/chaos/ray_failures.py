@@ -163,7 +163,7 @@ def _run(study: Study, directory: Path) -> tuple[str, int]:
     for attempt in range(RESUMES + 1):
         try:
             begin_or_go_on(study, directory)
-        except fedbo.RunError as error:
+        except fedbo.errors.RunError as error:
             said = f"{type(error.__cause__).__name__}: {error}"
             if said.startswith(LEGAL_NAMES) or "\n" in str(error):
                 return said, attempt

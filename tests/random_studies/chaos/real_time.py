@@ -91,7 +91,7 @@ def broken_in_real_time(study: Study, folder: Path, seed: int) -> list[str]:
     try:
         with _killing_a_host(directory, rng if rng.random() < 1 / 3 else None):
             run_study(study, directory)
-    except fedbo.RunError as error:
+    except fedbo.errors.RunError as error:
         return [] if isinstance(error.__cause__, LEGAL_ENDS) else [f"the run: {type(error.__cause__).__name__}: {error}"]
     again = replay(directory, verify=True, trust=True)
     return violations(study, directory) + ([] if again.same else [f"the replay: {again.difference}"])

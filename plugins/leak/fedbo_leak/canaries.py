@@ -35,6 +35,7 @@ from fedbo.study.study import Study, load_study
 
 CONFIDENCE = 0.95
 SHARES = (0.125, 0.25, 0.5, 1.0)  # of the canaries that are guessed; the largest bound counts, each at its part of the error
+DELTA = 1e-6  # at which bound and ledger are compared: the bound of few runs allows for delta once for every canary
 _LAST = 20.0  # no epsilon above this is looked for
 
 
@@ -127,6 +128,7 @@ def _study(name: str, replicates: int, agents: int, seed: int, settings: dict[st
             "objective": {"name": "quadratic", "agents": agents, "dimensions": 1},
             "budget": {"iterations": 2},
             "exchange": {"mode": "barrier"},
+            "privacy": {"deltas": [DELTA]},
             "agents": {"initial": 1},
             "algorithm": [{"name": name, **settings}],
         }

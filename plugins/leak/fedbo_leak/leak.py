@@ -120,7 +120,7 @@ def method_row(label: str, runs: Sequence[WatchedRun], rows: Sequence[Any]) -> M
         declared=str(revealed_by(algorithm)),
         measured=measured(rows, is_private, view_of(algorithm)),
         epsilon=max(spent, default=math.nan),
-        best=float(np.mean([run.gain for run in runs])),
+        best=float(np.mean([run.best_score for run in runs])),
         runs=len(runs),
     )
 

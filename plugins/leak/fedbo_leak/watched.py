@@ -65,8 +65,8 @@ class WatchedRun:
     epsilon: float = math.nan
 
     @cached_property
-    def gain(self) -> float:
-        """Return the mean of the agents' best scores, which is compared with that of a method that sends nothing."""
+    def best_score(self) -> float:
+        """Return the mean of the agents' best noise-free scores."""
         return float(np.mean([truth.best for truth in self.agents.values()]))
 
     def optimum(self, agent: int) -> Array | None:

@@ -61,6 +61,16 @@ def test_the_job_on_kubernetes_asks_for_the_token_and_runs_the_same_image_everyw
     assert "--address auto" in job["spec"]["entrypoint"] and "--out /srv/fedbo/" in job["spec"]["entrypoint"]
 
 
+def test_ray_start_has_the_parameters_that_the_job_on_kubernetes_gives() -> None:
+    """The operator makes an option of each; Ray ships no schema of a RayJob, which is the operator's."""
+    from ray.scripts.scripts import start
+
+    known = {name for parameter in start.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    cluster = read("docs/cluster/rayjob.yaml")["spec"]["rayClusterSpec"]
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        assert {f"--{name}" for name in group["rayStartParams"]} <= known
+
+
 def test_the_files_name_the_versions_that_are_pinned() -> None:
     pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").split())
     assert read("docs/cluster/rayjob.yaml")["spec"]["rayClusterSpec"]["rayVersion"] == pinned["ray"]

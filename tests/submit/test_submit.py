@@ -248,11 +248,11 @@ def stand_in(here: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_a_queue_goes_on_after_kills_without_notice_and_stops_with_the_study(here: Path, stand_in: Path) -> None:
     fedbo.run("slow.toml", out="alone")
     assert main(["submit", "slow.toml", "--walltime", "10:00", "--notice", "20", "--out", "parts"]) == OK
-    for number in ("1", "2"):
-        awaited(lambda: (stand_in / "state" / f"{number}.pid").exists())  # noqa: B023
+    for number in (1, 2):
+        awaited(lambda: (stand_in / "state" / f"{number + 1}.job").exists())  # noqa: B023
         awaited(lambda: (here / "parts" / "parts").is_dir())
         time.sleep(0.5)
-        slurm.kill(stand_in, number)
+        slurm.kill(stand_in, str(number))
     awaited(lambda: re.search("job [0-9]+: ended", log_of(here / "parts.jobs")))
     assert tables(here / "parts") == tables(here / "alone")
     awaited(lambda: len([*stand_in.glob("state/*.end")]) == len([*stand_in.glob("state/*.job")]))

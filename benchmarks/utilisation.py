@@ -10,8 +10,10 @@ they slept:
 
 With `prefetch`, agents decide on some points before a worker is free for them.
 
-    python benchmarks/utilisation.py [--evaluations 200] [--only NAME;NAME]
+    python benchmarks/utilisation.py [--evaluations 200] [--length 0.2] [--only NAME;NAME]
     python benchmarks/utilisation.py --accept
+
+With `--length` all evaluations take this time, in seconds. Optuna's threads (`n_jobs`, and joblib) need no Ray.
 
 `--accept` measures one, two and eight agents with `prefetch` and Optuna in turn, three times. It tests whether, in the median,
 workers are busy in at least 95 % of the steady part, and idle for at most twice as long as with Optuna. It takes five minutes.
@@ -38,6 +40,7 @@ os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
 import numpy as np
 import optuna
 import ray
+from joblib import Parallel, delayed
 from ray import tune
 from ray.tune.search.optuna import OptunaSearch
 
@@ -121,6 +124,22 @@ def by_optuna(folder: str, times: list[float]) -> None:
         study.tell(flying.pop(done), ray.get(done))
 
 
+def by_threads(folder: str, times: list[float], joblib: bool = False) -> None:
+    """Let Optuna optimise in threads of this process: its own `n_jobs`, or one call for each thread of joblib."""
+    study = optuna.create_study(direction="maximize")
+
+    def objective(trial: optuna.Trial) -> float:
+        config = {"x": trial.suggest_float("x", 0.0, 1.0), "n": trial.suggest_int("n", 1, 30)}
+        config["kind"] = trial.suggest_categorical("kind", ["a", "b", "c"])
+        return work(config, folder, times)
+
+    if joblib:
+        each = delayed(study.optimize)
+        Parallel(WORKERS, prefer="threads")(each(objective, n_trials=len(times) // WORKERS) for _ in range(WORKERS))
+    else:
+        study.optimize(objective, n_trials=len(times), n_jobs=WORKERS)
+
+
 class Use(NamedTuple):
     """How workers were used: evaluations, span in seconds, shares, idle milliseconds for each evaluation, seconds it took."""
 
@@ -193,11 +212,12 @@ def judge(found: dict[str, list[Use]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--evaluations", type=int, default=200)
+    parser.add_argument("--length", type=float)
     parser.add_argument("--only", default="")
     parser.add_argument("--accept", action="store_true")
     options = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    times = lengths(options.evaluations)
+    times = lengths(options.evaluations) if options.length is None else [options.length] * options.evaluations
     ways: dict[str, Callable[[str, list[float]], None]] = {
         "fedbo, 8 agents, parallel 1": partial(by_fedbo, agents=8, parallel=1),
         "fedbo, 8 agents, parallel 1, prefetch 1": partial(by_fedbo, agents=8, parallel=1, prefetch=1),
@@ -208,6 +228,8 @@ def main() -> None:
         "fedbo, 1 agent, parallel 8, prefetch 4": partial(by_fedbo, agents=1, parallel=8, prefetch=4, algorithm="ts"),
         "Ray Tune, reuse_actors": by_ray_tune,
         OPTUNA: by_optuna,
+        "Optuna, n_jobs": by_threads,
+        "Optuna, joblib threads": partial(by_threads, joblib=True),
     }
     only = ACCEPTED if options.accept else options.only.split(";") if options.only else list(ways)
     chosen = {name: way for name, way in ways.items() if name in only}

@@ -56,6 +56,7 @@ STYLE: Any = {
     "legend.frameon": False,
     "pdf.fonttype": 42,
     "ps.fonttype": 42,
+    "svg.fonttype": "none",  # letters stay text, which can be searched and edited
     "svg.hashsalt": "fedbo",
     "text.color": INK,
     "xtick.color": "#9AA1AC",
@@ -104,7 +105,8 @@ def band_entry(words: str) -> Artist:
 
 def time_label(result: Result) -> str:
     """Return the label of the axis of time."""
-    return "wall-clock seconds" if result.study.timing.clock == "wall" else "virtual time"
+    timing = result.study.timing
+    return "wall-clock seconds" if timing.clock == "wall" else f"virtual time{f' [{timing.unit}]' if timing.unit else ''}"
 
 
 def decades(axes: Axes, low: float, high: float) -> None:

@@ -67,6 +67,17 @@ def words(figure: Figure) -> str:
     return "\n".join(found)
 
 
+def test_the_axis_of_time_names_its_unit_and_a_picture_of_vectors_keeps_its_words(tmp_path: Path) -> None:
+    timed = Result.open(write_run(tmp_path / "run", document() | {"timing": {"unit": "min"}}))
+    assert (
+        "<text" in (drawn := Path(timed.plot(tmp_path / "a.svg", kind="curves")).read_text())
+        and ">virtual time [min]<" in drawn
+    )
+    real = {"timing": {"unit": "min", "clock": "wall"}, "hosting": {"kind": "dedicated"}}
+    with pytest.raises(fedbo.errors.StudyError, match=r"\[timing\] unit .*applies to virtual time only"):
+        fedbo.load_study(document() | real)
+
+
 def test_holes_are_cut_out_of_a_span() -> None:
     assert without((0, 10), [(6, 7), (2, 3)]) == [(0, 2), (3, 6), (7, 10)]
     assert without((0, 10), [(-1, 1), (9, 12), (20, 21)]) == [(1, 9)]

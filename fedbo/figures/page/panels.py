@@ -31,7 +31,7 @@ POINTS = 160  # places of a curve
 MOST_PALE = 400  # dominated points of one series, the last ones where there are more
 EXACT = "exact front"
 # The page's style sheet decides on fonts and on the grid; the salt of names in the SVG is the key of the panel.
-_STYLE = STYLE | {"svg.fonttype": "none", "lines.linewidth": 2, "font.size": 11.5, "axes.grid.axis": "y", "path.simplify": True}
+_STYLE = STYLE | {"lines.linewidth": 2, "font.size": 11.5, "axes.grid.axis": "y", "path.simplify": True}
 _AGAINST = {"bytes": "communication"}  # the titles of panels that are not named after their axis
 
 

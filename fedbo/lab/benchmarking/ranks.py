@@ -86,7 +86,7 @@ def statistics_section(results: Sequence[Result]) -> Markup:
         found = overview(results)
     except ResultError as error:
         return Markup("<p class=faint>{}.</p>").format(str(error))
-    with styled(STYLE | {"svg.fonttype": "none"}):
+    with styled(STYLE):
         drawn = io.StringIO()
         draw_overview(found).savefig(drawn, format="svg", metadata={"Date": None})
     picture = base64.b64encode(drawn.getvalue().encode()).decode()

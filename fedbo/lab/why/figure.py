@@ -138,7 +138,7 @@ def _links(why: Why, key: str) -> Markup:
 
 
 def _answer(why: Why) -> Markup:
-    with styled(STYLE | {"svg.fonttype": "none", "svg.hashsalt": "fedbo"}):
+    with styled(STYLE):
         drawn = io.StringIO()
         why_figure(why).savefig(drawn, format="svg", metadata={"Date": None})
     picture = base64.b64encode(drawn.getvalue().encode()).decode()

@@ -189,12 +189,13 @@ def _real_time(study: StudyTables) -> Iterator[SettingError]:
 
 
 def _devices(study: StudyTables) -> Iterator[SettingError]:
-    """Yield errors for an invalid file of devices, and for settings that it duplicates."""
+    """Yield errors for settings of virtual time alone, an invalid file of devices, and settings that it duplicates."""
     timing, loc = study.timing, ("timing", "devices")
+    for key in ("devices", "unit"):
+        if timing.clock == "wall" and getattr(timing, key) is not None:
+            yield SettingError(("timing", key), 'applies to virtual time only; remove it, or set clock = "virtual"')
     if timing.devices is None:
         return
-    if timing.clock == "wall":
-        yield SettingError(loc, 'applies to virtual time only; remove it, or set clock = "virtual"')
     if timing.speed.make() != SpeedClasses((1.0,)):
         yield SettingError(("timing", "speed"), "cannot be combined with devices, which set speeds; remove one of them")
     if study.network.bandwidth is not None:

@@ -40,8 +40,9 @@ for each in pkgutil.walk_packages(fedbo.__path__, "fedbo."):
     except ModuleNotFoundError as error:
         if str(error.name).split(".")[0] == "fedbo":  # all others are optional libraries
             raise
-for name in fedbo.__all__:
-    getattr(fedbo, name)
+for public in (fedbo, fedbo.errors):
+    for name in public.__all__:
+        getattr(public, name)
 """
 COMMAND = """
 import sys

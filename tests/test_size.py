@@ -63,7 +63,7 @@ LINES = {
     "objectives/typed_spaces": 922,
     "optuna": 559,
     "privacy": 3205,
-    "settings": 1945,
+    "settings": 1946,
     "sites": 6547,
     "stopping": 645,
     "study": 4708,
@@ -76,7 +76,7 @@ LINES = {
     "workers": 2210,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 88795, "no room": 45106, "modules": 616}
+MOST = {"all": 88796, "no room": 45107, "modules": 616}
 
 
 @cache

@@ -57,7 +57,8 @@ class Room:
 
     - `sentence`: what it is for; `tests`: the folders and files of its tests, below `tests/`; none of a plug-in's.
     - `needs`: rooms without which it cannot work, such as "lab/fork"; where one of them is not there, it counts as deleted too.
-    - `commands`, `names`: its commands and its public names in `fedbo`; `errors`: those that a command reports as wrong input.
+    - `commands`, `names`: its commands and its public names in `fedbo`, those that end in Error in `fedbo.errors`.
+    - `errors`: those that a command reports as wrong input.
     - `answers`: what its directories hold; `sections`: its sections of the report by their headings, each a function of a
       result and of the keys of the runs through whose time the page can move, which returns markup.
     - `functions`: functions that others call if the room is there, by the names under which they ask `optional` for them.

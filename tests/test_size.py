@@ -20,7 +20,7 @@ LINES = {
     ".": 690,
     "actors": 2861,
     "actors/evaluation": 1224,
-    "actors/storage": 1971,
+    "actors/storage": 1972,
     "algorithms": 2283,
     "algorithms/admm": 946,
     "algorithms/bandits": 2257,
@@ -76,7 +76,7 @@ LINES = {
     "workers": 2210,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 88796, "no room": 45107, "modules": 616}
+MOST = {"all": 88797, "no room": 45108, "modules": 616}
 
 
 @cache

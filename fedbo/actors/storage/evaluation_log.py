@@ -49,7 +49,8 @@ class EvaluationLog:
     def find(self, query: Query) -> EvaluationRecord | None:
         """Return the logged evaluation of a query, if its point and its number of pulls agree."""
         place = query.agent, query.number
-        found = self._found.get((*place, query.fidelity)) or self._found.get((*place, None))
+        found, whole = self._found.get((*place, query.fidelity)), self._found.get((*place, None))
+        found = whole if found is None and whole is not None and whole.finished else found  # in real time, of any fidelity
         if found is None or found.x != query.x.tolist() or found.pulls != query.times:
             return None
         return found

@@ -26,7 +26,7 @@ include_patterns = [
     "docs/**/*.md",
     "benchmarks/results/*.md",
 ]
-exclude_patterns = [".*", "build", "dist", "runs", "*.egg-info", "tests"]
+exclude_patterns = [".*", "build", "dist", "runs", "*.egg-info", "tests", "plugins/optunahub/package"]
 
 myst_heading_anchors = 4  # as GitHub makes them
 html_theme = "furo"
@@ -82,6 +82,7 @@ CONTENTS = {
         "plugins/hunt/README",
         "plugins/leak/README",
         "plugins/papers/README",
+        "plugins/optunahub/README",
     ),
     "Algorithms": ("docs/algorithms/*", "plugins/rivals/docs/*"),
     "Reference": ("docs/cli", "docs/reference/*", "docs/reference", "docs/glossary", "docs/stability", "CHANGELOG"),

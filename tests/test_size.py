@@ -67,7 +67,7 @@ LINES = {
     "sites": 6547,
     "stopping": 645,
     "study": 4708,
-    "submit": 498,
+    "submit": 500,
     "surrogates": 2405,
     "surrogates/compiled": 2933,
     "templates": 1,
@@ -76,7 +76,7 @@ LINES = {
     "workers": 2210,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 88797, "no room": 45108, "modules": 616}
+MOST = {"all": 88799, "no room": 45108, "modules": 616}
 
 
 @cache

@@ -120,6 +120,8 @@ def job(
     from fedbo.submit.jobs import await_lock, check_progress, drop_replicates, run_replicate
 
     sets = [] if address is None else [f"hosting.address={json.dumps(address)}"]
+    if hosts > 1:  # all have this very package, and in a wheel each job would compile its routines again
+        sets.append('hosting.package="image"')
     checked = load_study(study, sets, trust=True, derived=True)
     hosting = _hosting(checked)
     cluster = Cluster(checked.hosting.address, checked.hosting.package, distributions(checked))

@@ -46,13 +46,13 @@ def best_of(values: dict[Key, float], count: int) -> list[Key]:
 
 
 class Stopper(Protocol):
-    """A rule for evaluations at rungs. `checkpoint` is the time that it takes to resume a paused evaluation.
-
-    With the `variant` "promote" evaluations pause at rungs.
-    """
+    """A rule for evaluations at rungs. `checkpoint` is the time that it takes to resume a paused evaluation."""
 
     checkpoint: float
-    variant: str
+
+    @property
+    def variant(self) -> str:
+        """Return "promote" if evaluations pause at rungs."""
 
     def brackets(self, smallest: int, largest: int) -> tuple[Levels, ...]:
         """Return the rungs of each bracket."""

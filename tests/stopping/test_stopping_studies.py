@@ -11,6 +11,8 @@ import pytest
 from killing import End, Forks
 
 import fedbo
+from fedbo.lab.fork.fork import fork_run
+from fedbo.lab.fork.trunk import ForkPoint
 from fedbo.study.study import StudyError, load_study
 from tests.random_studies.carrying_out import tables
 from tests.random_studies.invariants import violations
@@ -142,6 +144,13 @@ def test_a_run_that_is_killed_and_resumed_has_the_same_bytes(stopping: dict[str,
     assert forks("run", tmp_path / "early.toml", tmp_path / "killed", before=40).killed
     assert forks("resume", tmp_path / "killed") == End(0, "")
     assert tables(tmp_path / "killed") == tables(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("stopping", STOPPERS[:3])
+def test_a_fork_with_nothing_changed_has_the_same_bytes(stopping: dict[str, Any], tmp_path: Path) -> None:
+    fedbo.run(study(stopping, budget={"iterations": 12}), out=tmp_path / "whole")
+    fork_run(tmp_path / "whole", [ForkPoint(event=15)], (), tmp_path / "fork")
+    assert tables(tmp_path / "fork" / "branch-0001") == tables(tmp_path / "whole")
 
 
 @pytest.mark.parametrize(

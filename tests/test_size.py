@@ -72,11 +72,11 @@ LINES = {
     "surrogates/compiled": 2933,
     "templates": 1,
     "testing": 900,
-    "tuning": 2948,
+    "tuning": 2957,
     "workers": 2210,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 88799, "no room": 45108, "modules": 616}
+MOST = {"all": 88808, "no room": 45108, "modules": 616}
 
 
 @cache

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
+from fedbo.algorithms.catalog import algorithms
 from fedbo.analysis.manifest import STUDY, read_manifest
 from fedbo.call_arguments import named_in_python, succeeded
 from fedbo.callbacks import callbacks_of
@@ -86,10 +87,10 @@ def tune(
     a run, an `optuna.Study`, or a dictionary of these by agent. The configurations in `enqueue` are evaluated first,
     in place of random ones.
 
-    `algorithm` is a name or a table with settings, by default `fts`, and `gp_ei` for a single agent. `address` is a Ray
-    cluster, and `study` contains tables of a study that override all other arguments. With `resume`, the study in `out` is
-    resumed if it exists. `mirror` is an Optuna storage, such as "sqlite:///study.db", that gets each evaluation when it ends.
-    Raises the errors of `run`. See docs/tuning.md.
+    `algorithm` is a name or a table with settings, by default the preset "careful" of `trust_best`, `fts` with `metrics`, and
+    `gp_ei` for a single agent. `address` is a Ray cluster, and `study` contains tables of a study that override all other
+    arguments. With `resume`, the study in `out` is resumed if it exists. `mirror` is an Optuna storage, such as
+    "sqlite:///study.db", that gets each evaluation when it ends. Raises the errors of `run`. See docs/tuning.md.
     """
     with named_in_python():
         terminal = console(stderr=True) if flag("progress", progress) else None
@@ -173,7 +174,7 @@ def tuning_study(function: Callable[..., Any], space: Any, agents: int, options:
         "agents": {"initial": settings["initial"]},
         "budget": _given(options, target="target", evaluations="evaluations", time="seconds", cost="cost")
         | {"iterations": settings["iterations"]},
-        "algorithm": [_algorithm(options.get("algorithm", "fts" if agents > 1 else "gp_ei"))],
+        "algorithm": [_algorithm(options.get("algorithm", _default_algorithm(agents, options)))],
         "timing": {"clock": "wall"},
         "evaluation": _given(settings, **{name: name for name in EVALUATION})
         | {"resources": _tables(options.get("resources", {}))},
@@ -218,6 +219,14 @@ def _end_with_space(document: dict[str, Any], options: Options) -> None:
     agents = document["agents"]
     initial = agents["initial"] = agents["initial"] if "initial_file" in agents else min(agents["initial"], len(every) - 1)
     document["budget"]["iterations"] = max(1, min(document["budget"]["iterations"], len(every) - initial))
+
+
+def _default_algorithm(agents: int, options: Options) -> str | dict[str, Any]:
+    """Return `gp_ei` for one agent, for several `trust_best`, or `fts` where there are limits or several objectives."""
+    if agents == 1:
+        return "gp_ei"
+    has_metrics = "metrics" in options or "metric" in options.get("study", {})
+    return "fts" if has_metrics or "trust_best" not in algorithms() else {"name": "trust_best", "preset": "careful"}
 
 
 def _algorithm(given: str | Mapping[str, Any]) -> dict[str, Any]:

@@ -229,3 +229,19 @@ def test_an_unknown_argument_is_refused_with_those_there_are() -> None:
     wrong: Any = {"iteration": 3}
     with pytest.raises(fedbo.errors.ArgumentError, match="has no argument 'iteration'; did you mean 'iterations'?"):
         fedbo.tune(tuned_functions.loss, SPACE, **wrong)
+
+
+@pytest.mark.parametrize(
+    ("agents", "more", "wanted"),
+    [
+        (1, {}, {"name": "gp_ei"}),
+        (3, {}, {"name": "trust_best", "pay": 0.25, "turn": 1}),
+        (3, {"metrics": [{"name": "loss", "mode": "min"}, {"name": "size", "at_most": 1.0}]}, {"name": "fts", "every": 1}),
+        (3, {"algorithm": "ts"}, {"name": "ts"}),
+    ],
+)
+def test_an_algorithm_suits_the_number_of_agents_and_of_metrics(agents: int, more: Any, wanted: dict[str, Any]) -> None:
+    (table,) = tuning_study(tuned_functions.meeting, SPACE, agents, {"mode": "min", "metric": "loss", **more}).document()[
+        "algorithm"
+    ]
+    assert table | wanted == table

@@ -159,7 +159,7 @@ OURS = {"python": "3.11.9", "numpy": "2.4.6", "package": "abc"}
     ],
 )
 def test_what_is_amiss_with_a_host_is_said_with_what_would_do(found: Any, said: str) -> None:
-    told = found if isinstance(found, Exception) else {**OURS, "seen": True, "writes": True, **found}
+    told = found if isinstance(found, Exception) else {**OURS, "seen": True, "writes": True, "more": [], **found}
     lines = [*host_problems(told, OURS, Path("/shared/run"))]
     assert len(lines) == bool(said) and "".join(lines).startswith(said)
 

@@ -190,6 +190,8 @@ def draw_document(rng: np.random.Generator, folder: Path | None = None, algorith
         document["cluster"]["copies"] = draws.keep(0.8, **often)
     if "k" in document["exchange"] and draws.chance(0.2):
         document["exchange"]["k"] = draws.number(0.05, 0.95)
+    if draws.chance(0.1):
+        document["timing"] = {**document["timing"], "unit": "min"}
     return {name: table for name, table in document.items() if table}
 
 

@@ -295,7 +295,7 @@ def test_a_run_is_shown_where_its_plugins_are_not_installed(
 
 def test_hosts_without_a_plugin_are_named() -> None:
     ours = {"python": "3.11", "algorithms.coin": "coins 1.2", "package": "abc"}
-    found = {"python": "3.11", "package": "abc", "seen": True, "writes": True}
+    found = {"python": "3.11", "package": "abc", "seen": True, "writes": True, "more": []}
     words = "has no algorithms.coin, but this process has algorithms.coin coins 1.2; install the same versions on all hosts"
     assert [*host_problems(found, ours, Path("/shared"))] == [words]
     assert not [*host_problems({**found, "algorithms.coin": "coins 1.2"}, ours, Path("/shared"))]

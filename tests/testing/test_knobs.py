@@ -36,12 +36,12 @@ FIXED = {
     "is a limit or a place of a figure": {"timeline.MAX_WORKERS", "timeline._QUEUE"},
     "is an index, or how many there are": {
         *("pending.DECISION", "event_queue._LAST", "window_kernel.N_MARKS", "window_kernel.N_FOUND"),
-        "sleeping._ABSENCE",
+        *("sleeping._ABSENCE", "copies.COPY"),
     },
     "is a unit or a number of the system": {"ray_pool.MIB", "isolated.MIB", "atomic._SECTOR", "rows._LEAST_WIDTH"}
     | {"children._PR_SET_PDEATHSIG"},
     "waits for other machines or shows progress": {
-        *("cluster._CONNECT_TIMEOUT", "cluster._INSTALL_TIMEOUT", "cluster._SHARE_TIMEOUT", "ray_pool._POLL"),
+        *("cluster._CONNECT_TIMEOUT", "hosts._INSTALL_TIMEOUT", "hosts._SHARE_TIMEOUT", "ray_pool._POLL"),
         *("workers._LOST_AFTER", "supervision._HALT_TIMEOUT", "head._PATIENCE", "head._TIMEOUT", "head.LOOKED_EVERY"),
         *("progress._ROWS", "progress._EVERY", "progress._RARER", "progress._SURE"),
         *("command._PATIENCE", "run_watch._TRIES"),

@@ -28,11 +28,19 @@ def copies(run: RunTables) -> Iterator[str]:
     begun, stays = defaultdict[Key, list[float]](list), 0.0
     ends = sorted((row["finished"], row["finished"] - row["started"]) for row in run.rows)
     open_ = dict[tuple[Key, bool], float]()
+    there = {(row["agent"], row["step"], row["query"], row["finished"]) for row in run.rows}
+    given_up = {(event["agent"], event["time"]) for event in run.of("absent")}
     for event in run.of("placed", "released", "preempted"):
         key, is_copy = (event["agent"], event["step"], event["query"]), event["copy"] is True
         if event["kind"] != "placed":
             since = open_.pop((key, is_copy))
             stays += event["time"] - since if event["kind"] == "released" else 0.0
+            is_told = (*key, event["time"]) in there or (event["agent"], event["time"]) in given_up
+            if event["kind"] == "released" and not is_told:
+                # It has ended, and the agent has lost its step since or not ended it with the run: no row tells of it.
+                if (key, not is_copy) in open_:
+                    return  # nor which of the two has ended
+                ends.append((event["time"], event["time"] - since))
             continue
         open_[key, is_copy] = event["time"]
         if not is_copy:

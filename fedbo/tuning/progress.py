@@ -80,7 +80,7 @@ class TuningProgress:
         elif self._console.is_jupyter:
             from IPython.display import display  # there in a notebook
 
-            self._notebook = display(self, display_id=True)  # type: ignore[no-untyped-call]
+            self._notebook = display(self, display_id=True)
 
     def update(self, run: RunKey, done: int, total: int, best: float | None) -> None:
         """Do nothing, since evaluations are counted as they end."""

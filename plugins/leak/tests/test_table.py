@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from fedbo.study.document import StudyError
 from fedbo_leak.attacks import best_point
+from fedbo_leak.listening import Heard
 from fedbo_leak.measuring import LeakRow
 from fedbo_leak.readings import COORDINATOR
 from fedbo_leak.result import MethodRow
@@ -48,3 +51,9 @@ def test_cells_are_kept_and_the_table_is_printed(tmp_path: Path, capsys: pytest.
     main(known)
     assert (tmp_path / "cells.jsonl").read_text() == first and capsys.readouterr().out == printed
     draw([cell("a", "x", 1.0, 0.2)], tmp_path / "one.png")
+
+
+def test_nothing_is_measured_where_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedbo_leak.watched.listening", lambda: nullcontext(Heard([], [], [])))
+    with pytest.raises(StudyError, match="no message can be heard, since fedbo-leak is not installed"):
+        main(["--short", "--methods", "share_best", "--out", str(tmp_path)])

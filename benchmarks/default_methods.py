@@ -8,16 +8,24 @@ observations are uniform, half gather about the optimum. Both measure one proces
 
     python benchmarks/default_methods.py [--agents 200] [--iterations 15] [--passes 3] [--mode barrier]
     python benchmarks/default_methods.py --observations 50 200 400 1000 3000 [--inputs 3] [--suggestions 20]
+    python benchmarks/default_methods.py --shares
+
+With `--shares` a signal every half millisecond of processor time finds what a row is at: compiled routines of fits, or Python
+that prepares them, of which fits of many agents in one call could save a part.
 """
 
 from __future__ import annotations
 
 import argparse
+import linecache
 import os
+import signal
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from statistics import mean, median
+from types import FrameType
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -45,6 +53,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "fed_prior": {"name": "fed_prior"},
 }
 ALONE = ("gp_ei", "ts")
+FITS = ("_warped", "_warped_along", "fit_gp", "_fitted", "belief_of")  # functions that fit a process to an agent's observations
+COMPILED_FITS = ("fit(number, ", "choose(number, ", "climb(*evidence(")  # and their calls of compiled routines
 
 
 def row(name: str, given: argparse.Namespace, iterations: int) -> float:
@@ -68,6 +78,34 @@ def population(given: argparse.Namespace) -> None:
     for name in names:
         ratio = median(one[name] / one[PUBLISHED] for one in passes)
         print(f"{name:24}{min(one[name] for one in passes):9,.0f} us a row{ratio:8.1f}", flush=True)
+
+
+def shares(given: argparse.Namespace) -> None:
+    """Print the shares of a row for each method."""
+    for name, settings in METHODS.items():
+        row(name, given, given.iterations)  # compiles
+        document, counts = study(given.agents, given.iterations, settings, given.mode, {"kind": "inline"}), Counter[str]()
+        with tempfile.TemporaryDirectory() as folder:
+            (run,) = runs(load_study(document), Path(folder))
+            signal.signal(signal.SIGPROF, lambda _, frame, counts=counts: counts.update([part_of(frame)]))
+            signal.setitimer(signal.ITIMER_PROF, 0.0005, 0.0005)
+            Coordinator().run(run)
+            signal.setitimer(signal.ITIMER_PROF, 0.0)
+        fits, preparing = (100 * counts[part] / counts.total() for part in ("fits", "preparing"))
+        print(f"{name:24}{fits:8.1f} % fits{preparing:8.1f} % preparing fits{counts.total():8,} signals", flush=True)
+
+
+def part_of(frame: FrameType | None) -> str:
+    """Return in which part of a row a signal came; a compiled routine is in the line that calls it."""
+    assert frame is not None
+    if any(call in linecache.getline(frame.f_code.co_filename, frame.f_lineno or 0) for call in COMPILED_FITS):
+        return "fits"
+    at: FrameType | None = frame
+    while at is not None:
+        if at.f_code.co_name in FITS:
+            return "preparing"
+        at = at.f_back
+    return "other"
 
 
 def values(x: Array) -> Array:
@@ -111,9 +149,12 @@ def main() -> None:
     parser.add_argument("--observations", type=int, nargs="+", default=[])
     parser.add_argument("--inputs", type=int, default=3)
     parser.add_argument("--suggestions", type=int, default=20)
+    parser.add_argument("--shares", action="store_true")
     given = parser.parse_args()
     if given.observations:
         histories(given)
+    elif given.shares:
+        shares(given)
     else:
         population(given)
 

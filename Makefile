@@ -68,7 +68,7 @@ style: setup
 	$(BIN)/ruff check $(STYLED)
 
 types: setup  ## check the types of the package, its plug-ins and the random studies
-	nice -n 19 $(BIN)/mypy fedbo plugins/hunt/fedbo_hunt plugins/leak/fedbo_leak plugins/papers/fedbo_papers plugins/rivals/fedbo_rivals tests/random_studies
+	nice -n 19 $(BIN)/mypy fedbo plugins/hunt/fedbo_hunt plugins/leak/fedbo_leak plugins/papers/fedbo_papers plugins/rivals/fedbo_rivals plugins/tables/fedbo_tables tests/random_studies
 
 setup: $(VENV)/ready
 

@@ -82,6 +82,7 @@ CONTENTS = {
         "plugins/hunt/README",
         "plugins/leak/README",
         "plugins/papers/README",
+        "plugins/tables/README",
         "plugins/optunahub/README",
     ),
     "Algorithms": ("docs/algorithms/*", "plugins/rivals/docs/*"),

@@ -1,8 +1,8 @@
 """fedbo: asynchronous simulation of federated black-box optimisation.
 
-`run` runs a study, `load_study` checks one, `Result.open` reads an earlier run, `tabulate` evaluates an objective in advance,
-and `tune` tunes a function at several sites in real time. `serve` and `join` carry out a study whose sites keep their
-objectives to themselves, over an authenticated network. What they raise is in `fedbo.errors`.
+`run` runs a study, `load_study` checks one, `Result.open` reads an earlier run, and `tune` tunes a function at several sites in
+real time. `serve` and `join` carry out a study whose sites keep their objectives to themselves, over an authenticated network.
+What they raise is in `fedbo.errors`.
 """
 
 from __future__ import annotations

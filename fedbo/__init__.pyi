@@ -6,7 +6,6 @@ from fedbo.functions import resume as resume
 from fedbo.functions import run as run
 from fedbo.lab.fork.fork import fork as fork
 from fedbo.lab.fork.result import Fork as Fork
-from fedbo.lab.tabulation.function import tabulate as tabulate
 from fedbo.lab.why.result import Why as Why
 from fedbo.lab.why.why import why as why
 from fedbo.objectives.typed_spaces.spaces import log as log

@@ -17,7 +17,6 @@ from fedbo.objectives.base import ConfigurationFailedError as ConfigurationFaile
 from fedbo.objectives.base import LibraryMissingError as LibraryMissingError
 from fedbo.objectives.datasets.data import DataDamagedError as DataDamagedError
 from fedbo.objectives.datasets.data import DataMissingError as DataMissingError
-from fedbo.objectives.tables.table import TableError as TableError
 from fedbo.settings.errors import ArgumentError as ArgumentError
 from fedbo.settings.errors import EvaluationWarning as EvaluationWarning
 from fedbo.settings.errors import FedboError as FedboError

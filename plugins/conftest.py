@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import fedbo
+from fedbo import errors
 from fedbo.algorithms import catalog
 from fedbo.cli import _command
 from fedbo.commands import help
@@ -23,6 +24,7 @@ def forget() -> None:
     for found in (plugins.declared, catalog.catalogue, rooms.rooms, rooms.plugin_rooms, help.commands, help._made, _command):
         found.cache_clear()
     fedbo._places.cache_clear()
+    errors._places.cache_clear()
 
 
 @pytest.fixture(autouse=True, scope="module")

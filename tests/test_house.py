@@ -103,7 +103,6 @@ WITHIN: dict[str, dict[str, str]] = {
         "why": "fork",
         "twins": "",
         "benchmarking": "",
-        "tabulation": "",
         "worth": "",
         ".": "",
     },

@@ -18,7 +18,7 @@ SLACK = 0.05  # a room that has become smaller by more than this share keeps the
 # Folders of the package, with their lines of Python. A folder does not count those of its own that stand here too.
 LINES = {
     ".": 690,
-    "actors": 2861,
+    "actors": 2860,
     "actors/evaluation": 1224,
     "actors/storage": 1972,
     "algorithms": 2283,
@@ -38,16 +38,15 @@ LINES = {
     "coordinator/kernel": 2989,
     "coordinator/logged": 716,
     "coordinator/runtime": 1092,
-    "execution": 2731,
+    "execution": 2702,
     "fast": 2623,
     "figures": 1498,
     "figures/kinds": 934,
     "figures/page": 1658,
-    "figures/reports": 789,
+    "figures/reports": 765,
     "lab": 1,
     "lab/benchmarking": 1069,
     "lab/fork": 1195,
-    "lab/tabulation": 838,
     "lab/twins": 2154,
     "lab/why": 1972,
     "lab/worth": 569,
@@ -58,15 +57,14 @@ LINES = {
     "objectives/datasets": 406,
     "objectives/models": 474,
     "objectives/synthetic": 675,
-    "objectives/tables": 536,
     "objectives/tasks": 1951,
     "objectives/typed_spaces": 922,
     "optuna": 559,
     "privacy": 3205,
-    "settings": 1946,
+    "settings": 1947,
     "sites": 6547,
     "stopping": 645,
-    "study": 4708,
+    "study": 4698,
     "submit": 500,
     "surrogates": 2405,
     "surrogates/compiled": 2933,
@@ -76,7 +74,7 @@ LINES = {
     "workers": 2210,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 88808, "no room": 45108, "modules": 616}
+MOST = {"all": 87371, "no room": 45045, "modules": 604}
 
 
 @cache

@@ -208,16 +208,10 @@ def of_runs() -> Iterator[tuple[str, Any, Callable[[Path], object]]]:
         yield "directory", value, lambda folder, value=value: fedbo.resume(value)
         yield "directory", value, lambda folder, value=value: fedbo.fork(value, at=1)
         yield "directory", value, lambda folder, value=value: fedbo.Result.open(value)
-        yield "objective", value, lambda folder, value=value: fedbo.tabulate(value)
     for value in (print, 5, "mlflow", [5], ["nothing"]):
         yield "callbacks", value, lambda folder, value=value: fedbo.run(STUDY, callbacks=value, out=folder / "run")
     for value in ("yes", 1, None):
         yield "progress", value, lambda folder, value=value: fedbo.run(STUDY, progress=value, out=folder / "run")
-    for name in ("points", "refine", "replicate", "workers", "seed"):
-        for value in ("3", 2.5, -1, True):
-            yield name, value, lambda folder, name=name, value=value: fedbo.tabulate("branin", **{name: value})
-    for value in ("3", [True], 5):
-        yield "agents", value, lambda folder, value=value: fedbo.tabulate("branin", agents=value)
     for value in (5, "gone.csv", [3], [({"x": 2.0, "n": 1}, 1.0)], [({"x": 0.5, "y": 1}, 1.0)]):
         yield "start", value, lambda folder, value=value: evaluated(value, SPACE)
 

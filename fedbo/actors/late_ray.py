@@ -24,7 +24,6 @@ MACHINE_LOSSES = 20  # of the machine at one evaluation, which may be long, on a
 HOST_DEATHS = 5  # of a process of agents in real time that has not finished anything since
 HOST_LOSSES = 5  # of the hosts of a run in virtual time, which begins again from its last snapshot, without coming further
 COORDINATOR_LOSSES = 20  # of the process that coordinates one run, which goes on from its last snapshot
-TABULATOR_DEATHS = 3  # of the process at one job of a table, which has no snapshots
 WHY_ONE_DIES = "an objective or a plug-in ends its process by os._exit, by a crash in native code, or by using all memory"
 
 

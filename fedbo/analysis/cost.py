@@ -32,7 +32,7 @@ ACTOR = 40 * MIB  # the memory of one more Ray actor that it does not share, mea
 class CostEstimate:
     """The cost of a study: evaluations, Ray actors at a time, bytes of memory, messages and bytes each way.
 
-    `twins` describes tabulated objectives.
+    `twins` describes objectives that stand for others, such as those of tables.
     """
 
     runs: int

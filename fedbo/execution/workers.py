@@ -1,4 +1,4 @@
-"""Workers that run the jobs of a study or of a table: this process alone, or Ray actors."""
+"""Workers that run the jobs of a study: this process alone, or Ray actors."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from fedbo.actors.late_ray import COORDINATOR_LOSSES, TABULATOR_DEATHS, WHY_ONE_DIES, actor_losses, ray
+from fedbo.actors.late_ray import COORDINATOR_LOSSES, WHY_ONE_DIES, actor_losses, ray
 from fedbo.coordinator.runtime.actor import Coordinator, Run, RunProgress, RunSummary, WarmupRun, start_coordinators
 from fedbo.execution.cluster import Cluster, ClusterError, connected
 from fedbo.execution.head import Head
@@ -20,7 +19,6 @@ from fedbo.study.study import Study
 Job = WarmupRun | Run
 Interrupted = Callable[[], bool]
 OnProgress = Callable[[int, Sequence[RunProgress], Sequence[RunSummary]], bool]
-TaskPool = Callable[[Sequence[Any], Interrupted], Iterator[Any]]
 
 _LOST_AFTER = 10.0  # seconds: a result that is on its way takes far less
 
@@ -52,33 +50,6 @@ def job_runner(study: Study, folder: Path, note: Callable[[str], None] = lambda 
     cluster = Cluster(hosting.address, hosting.package, distributions(study))
     with connected(cluster, count if inline else 1, folder, note) as head:
         yield CoordinatorActors(count, 1.0 if inline else 0.0, head)
-
-
-@contextmanager
-def task_pool(kind: type[Any], plan: Any, count: int, on: Cluster, folder: Path) -> Iterator[TaskPool]:
-    """Start objects `kind(plan)` that run jobs: one in this process, or `count` Ray actors, which write to a folder.
-
-    The pool takes the jobs and a function that returns whether to stop. It yields what each job's `work` returned, in any
-    order. It raises the error of a job once the running jobs have ended.
-    """
-    if not count and on.address is None:
-        yield partial(_results_here, kind(plan))
-        return
-    with connected(on, max(1, count), folder) as head:
-        # A second thread, because `stop` is called while `work` goes on.
-        actor = ray.remote(kind).options(num_cpus=1, max_concurrency=2, scheduling_strategy="SPREAD")
-        pool = ActorPool(partial(actor.remote, plan), max(1, count), TABULATOR_DEATHS, head.check)
-        try:
-            yield partial(pool.results, lambda actor, job: actor.work.remote(job))
-        finally:
-            pool.kill()
-
-
-def _results_here(worker: Any, jobs: Sequence[Any], interrupted: Interrupted) -> Iterator[Any]:
-    for job in jobs:
-        if interrupted():
-            return
-        yield worker.work(job, interrupted)
 
 
 class _CallLost(Exception):

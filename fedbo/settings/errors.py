@@ -15,8 +15,9 @@ _IN_PLUGINS = {
         "fedbo-rivals": "consensus dp_guide dp_guide_noise fed_gp flora fmtbo guide guide_alone guide_centre guide_noise "
         "guide_shuffled quantile_transfer rgpe taf"
     },
-    "attribute": {"fedbo-hunt": "Hunt hunt", "fedbo-leak": "Leak leak"},
-    "command": {"fedbo-hunt": "hunt", "fedbo-leak": "leak", "fedbo-papers": "reproduce"},
+    "attribute": {"fedbo-hunt": "Hunt hunt", "fedbo-leak": "Leak leak", "fedbo-tables": "tabulate"},
+    "command": {"fedbo-hunt": "hunt", "fedbo-leak": "leak", "fedbo-papers": "reproduce", "fedbo-tables": "tabulate"},
+    "objective": {"fedbo-tables": "tabulated"},
 }
 _CONTROLS = ("_centre", "_noise", "_shuffled", "_uniform")  # how the names of controls of an algorithm end
 

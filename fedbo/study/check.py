@@ -95,7 +95,6 @@ def combinations(study: StudyTables) -> Iterator[SettingError]:
     groups = list(group_combinations(study))
     yield from groups
     yield from world_combinations(study, not groups)
-    yield from _absent(study)
     targets = list(_targets(study))
     yield from targets
     if not targets and not groups:
@@ -160,15 +159,6 @@ def _targets(study: StudyTables) -> Iterator[SettingError]:
         return
     if remedy := agents_remedy(given, n_agents):
         yield SettingError(("agents", "targets"), remedy)
-
-
-def _absent(study: StudyTables) -> Iterator[SettingError]:
-    """Yield an error for a table that lacks agents of its federation, since a run builds every agent's objective."""
-    absent = getattr(study.federation(), "absent", ())
-    if absent:
-        these = ",".join(map(str, absent[:10])) + ("" if len(absent) <= 10 else ",…")
-        remedy = f"has no evaluations of {len(absent)} agents; tabulate agents {these} into the same folder"
-        yield SettingError(("objective", "table"), remedy)
 
 
 def _hosting(study: StudyTables) -> Iterator[SettingError]:

@@ -62,7 +62,7 @@ def test_streams_that_are_closed_change_no_exit_code(command: list[str], code: i
         stream.close()
 
 
-@pytest.mark.parametrize("command", [["validate", "study.toml"], ["tabulate", "quadratic", "--points", "4"]])
+@pytest.mark.parametrize("command", [["validate", "study.toml"], ["run", "study.toml"]])
 def test_a_working_directory_that_was_removed_is_one_line(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

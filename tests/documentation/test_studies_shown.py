@@ -37,7 +37,7 @@ def merged(base: dict[str, Any], fragment: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a folder with what fragments name: a small table, and the modules that the page shows."""
+    """Give a folder for the modules that the page shows."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     return tmp_path
@@ -57,8 +57,6 @@ def test_a_study_or_a_part_of_one_that_a_page_shows_is_valid(number: int, surrou
     block = SHOWN[number]
     if block.marked("not checked"):
         pytest.skip(block.comment)
-    if "landmine.table" in block.text:
-        fedbo.tabulate("quadratic", overrides=["agents=2"], points=8, out="landmine.table")
     _write_modules(block.page, surroundings)
     document = tomllib.loads(block.text)
     if not document.keys() >= REQUIRED:

@@ -61,7 +61,6 @@ READS: dict[str, list[list[str]] | None] = {
     "why": [["RUN", "--end", "end > 0", "--budget", "8", "--out", "OUT/why"]],
     "run": None,
     "resume": None,
-    "tabulate": None,
     "bench": None,
     "submit": None,
     "job": None,

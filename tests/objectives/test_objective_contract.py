@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-import fedbo
 from fedbo.objectives.base import Federation, LibraryMissingError, Metric, Parameter, require_agent
 from fedbo.objectives.catalog import federations
 from fedbo.objectives.datasets import data
@@ -30,7 +29,6 @@ NAMES = [name for name in federations() if name != "sites"]  # whose objectives 
 # quick tests of their own: `test_compressors.py`, `test_vaccine.py` and `tasks/test_fedavg_training.py`.
 COSTLY = {"landmine_auc", "wisdm", "compressors", "vaccine", "fedavg_training"}
 SAMPLE_MODULE = "sample_function_of_the_contract"
-SAMPLE_TABLE = "FEDBO_SAMPLE_TABLE_OF_THE_CONTRACT"  # where it lies, also for a fresh process
 SAMPLE = "def hill(x, agent):\n    return -((x[0] - 0.1 * agent) ** 2) - x[1]\n"
 SAMPLE += "def typed(config, agent):\n    return config['x'] - 0.1 * config['n'] - (config['k'] == 'a') * agent\n"
 TYPED = written_space({"x": (0.0, 1.0), "n": (1, 5), "k": ["a", "b"]})
@@ -42,7 +40,7 @@ SETTINGS: dict[str, dict[str, Any]] = {  # only where the defaults will not do h
 
 
 def made(name: str) -> Federation:
-    settings = {"table": os.environ[SAMPLE_TABLE]} if name == "tabulated" else SETTINGS.get(name, {})
+    settings = SETTINGS.get(name, {})
     admit(places_in(settings))
     federation: Federation = federations()[name](**settings)
     return federation
@@ -65,7 +63,6 @@ def print_bits(names: list[str]) -> None:
 def sample_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sample")
     (folder / f"{SAMPLE_MODULE}.py").write_text(SAMPLE)
-    fedbo.tabulate("branin", overrides=["agents=3"], points=32, refine=8, out=folder / "branin.table")
     return folder
 
 
@@ -73,7 +70,6 @@ def sample_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def nothing_is_fetched(monkeypatch: pytest.MonkeyPatch, sample_folder: Path) -> None:
     """Let no test reach for the network: data that are not here count as missing at once."""
     monkeypatch.syspath_prepend(sample_folder)
-    monkeypatch.setenv(SAMPLE_TABLE, str(sample_folder / "branin.table"))
     for name, known in data.DATA_SETS.items():
         files = tuple(dataclasses.replace(file, address="http://127.0.0.1:9/nothing") for file in known.files)
         monkeypatch.setitem(data.DATA_SETS, name, dataclasses.replace(known, files=files))

@@ -77,7 +77,7 @@ def test_every_algorithm_can_be_named_in_a_study_and_comes_back_from_its_file_th
         assert study.labels == (f"{name} ({preset})" if preset else name,)
 
 
-UNNAMED = {"landmine", "python_function", "sites", "tabulated", "typed_function"}  # by nothing but their name
+UNNAMED = {"landmine", "python_function", "sites", "typed_function"}  # by nothing but their name
 
 
 @pytest.mark.parametrize("name", sorted(set(federations()) - UNNAMED))

@@ -31,9 +31,6 @@ WRONG: list[tuple[list[str], str]] = [
     (["plot", "done", "--out", "afile/x.png"], "'afile/x.png': cannot be written (Not a directory)"),
     (["plot", "done", "--out", "nowhere/x.png"], "'nowhere/x.png': cannot be written (No such file or directory)"),
     (["plot", "done", "--out", f"{LONG}.png"], f"'{LONG}.png': cannot be written (File name too long)"),
-    (["tabulate", "study.toml", "--out", BELOW], "'afile/x': cannot create a folder there (Not a directory); use another one"),
-    (["tabulate", "study.toml", "--out", LONG], f"'{LONG}': cannot create a folder there (File name too long)"),
-    (["tabulate", LONG], f"no objective '{LONG}'"),
 ]  # fmt: skip
 
 

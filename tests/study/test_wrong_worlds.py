@@ -277,11 +277,11 @@ WHOLE: list[tuple[str, str]] = [
     (changed(NAME, 'name = "branin"') + "[timing]\nevaluation = {model = 'cost'}\n",
      "[timing] evaluation.model = 'cost': 'branin' reports no costs; use another model, or an objective that reports them: "
      "fcnet, fedavg_training, gpu_kernels, lcbench, learning_curves, mlp_tasks, nas_tasks, python_function with a cost, "
-     "quadratic, tabulated with a cost, xgboost_tasks"),
+     "quadratic, xgboost_tasks"),
     (changed(NAME, 'name = "branin"') + group("agents = [1]\nevaluation = {model = 'cost'}"),
      "[[group]] 1 evaluation.model = 'cost': 'branin' reports no costs; use another model, or an objective that reports them: "
      "fcnet, fedavg_training, gpu_kernels, lcbench, learning_curves, mlp_tasks, nas_tasks, python_function with a cost, "
-     "quadratic, tabulated with a cost, xgboost_tasks"),
+     "quadratic, xgboost_tasks"),
 ]  # fmt: skip
 
 

@@ -55,9 +55,9 @@ NEVER: dict[str, set[str]] = {
         f"objective.{key}"
         for key in """
             alpha bandwidth best capacity classes contrast days difference differences.length_scale efficacy epidemic epoch
-            exponent features heterogeneity interpolation kernel kibibytes latency least likeness log metric_name
+            exponent features heterogeneity kernel kibibytes latency least likeness log metric_name
             mislabelled names noisy objectives part partition platt quantity repeats repl rho1 rho2 rounds splits steps
-            table task tmax trainsize zstd
+            task tmax trainsize zstd
         """.split()
     },
 }

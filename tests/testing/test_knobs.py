@@ -31,7 +31,7 @@ FIXED = {
     "decides which study is given up, and what it is told": {
         *("endless.STARTS", "endless.STARTS_EACH", "endless.EVENTS", "endless.EVENTS_EACH", "endless.LEFT"),
         *("late_ray.MACHINE_LOSSES", "late_ray.HOST_DEATHS", "late_ray.HOST_LOSSES"),
-        *("late_ray.COORDINATOR_LOSSES", "late_ray.TABULATOR_DEATHS"),
+        "late_ray.COORDINATOR_LOSSES",
     },
     "is a limit or a place of a figure": {"timeline.MAX_WORKERS", "timeline._QUEUE"},
     "is an index, or how many there are": {

@@ -18,7 +18,6 @@ from rich.text import Text
 from fedbo.analysis.described import failures
 from fedbo.analysis.finished_run import counted_tables
 from fedbo.analysis.records.text_table import TextTable
-from fedbo.objectives.base import Metric
 from fedbo.objectives.goals import goals_in
 from fedbo.settings.shown import ShownStream, shown, written
 
@@ -83,7 +82,8 @@ def _legend(result: Result) -> str:
         if replicates > 1
         else "one replicate: no standard errors"
     )
-    twins = [words for words in dict.fromkeys(result.manifest.get("objective", ())) if words.startswith("tabulated ")]
+    names = {result.study.objective.name, *result.study.sweep.get("objective.name", ())}
+    twins = [words for words in dict.fromkeys(result.manifest.get("objective", ())) if words not in names]
     on = f" On {' and '.join(twins)}, a twin." if twins else ""
     return f"{_cut_short(result)}{spread}. time: {unit}; {_name(result)} is {result.metric().direction}d.{_asked(result)}{on}"
 
@@ -187,30 +187,6 @@ def data_table(rows: Sequence[dict[str, Any]]) -> RenderableType:
         state = Text(row["state"], style=style)
         table.add_row(row["name"], state, amount(row["size"]), row["where"] or "–", Text(row["citation"]))
     return table
-
-
-def tabulation_table(facts: dict[str, Any]) -> RenderableType:
-    """Return a line for each agent: its best value with its place, and the errors of both surfaces."""
-    metric, names = Metric(**facts["metric"]), [parameter["name"] for parameter in facts["parameters"]]
-    headings = ("agent", "evaluated", "failed", f"best {metric.name}", *names, "found by", "error: gp", "nearest")
-    lines = [(key, *_agent_line(entry, metric, len(names))) for key, entry in facts["agents"].items()]
-    return Group(table_of("", headings, lines), Text(_tabulation_legend(facts, metric), style="dim"))
-
-
-def _agent_line(entry: dict[str, Any], metric: Metric, dim: int) -> tuple[str, ...]:
-    best, errors = entry["best"], entry.get("left_out", {})
-    found = ["–"] * (dim + 2)
-    if best is not None:
-        found = [f"{float(metric.native(best['value'])):.5g}", *(f"{value:.4g}" for value in best["x"]), best["origin"]]
-    shown = ("–" if errors.get(name) is None else f"{errors[name]:.3g}" for name in ("gp", "nearest"))
-    return f"{entry['evaluated']:,}", str(entry["failed"]), *found, *shown
-
-
-def _tabulation_legend(facts: dict[str, Any], metric: Metric) -> str:
-    settings = ", ".join(f"{key} = {value}" for key, value in facts["settings"].items())
-    what = f"{facts['federation']}{f' ({settings})' if settings else ''}, seed {facts['seed']}, replicate {facts['replicate']}"
-    errors = "error: leave-one-out root mean square over a sample"
-    return f"{what}; {metric.name} is {metric.direction}d; {errors}."
 
 
 def run_facts(result: Result, baseline: str | None = None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from fedbo.objectives.space import from_unit, to_unit
 from fedbo.settings.ranges import Marked
 
 POINTS = 1024  # of the unit cube, from which the mean and the standard deviation of a function are taken
-_SAME = ("absent", "agent_names", "dense", "described", "lattice")  # attributes of a federation that still hold
+_SAME = ("agent_names", "dense", "described", "lattice")  # attributes of a federation that still hold
 
 
 @dataclass(frozen=True, slots=True)

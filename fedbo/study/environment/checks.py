@@ -236,9 +236,9 @@ def _slopes(study: StudyTables, model: LogLinear, loc: Loc) -> Iterator[SettingE
 
 
 def _costly() -> str:
-    known = sorted(name for name, declared in federations().items() if hasattr(declared, "costly"))
-    some = ("python_function", "tabulated")  # which have costs only if what they stand for has them
-    return ", ".join(f"{name} with a cost" if name in some else name for name in known)
+    known = {name: declared.costly for name, declared in federations().items() if hasattr(declared, "costly")}
+    # A property: it has costs only if what it stands for has them.
+    return ", ".join(f"{name} with a cost" if isinstance(costly, property) else name for name, costly in sorted(known.items()))
 
 
 def _short_days(study: StudyTables) -> Iterator[SettingError]:

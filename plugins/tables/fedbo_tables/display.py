@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fedbo.actors.storage.rows import RunKey
 from fedbo.execution.progress import Progress, RowInfo
-from fedbo.lab.tabulation.worker import JobResult
 from fedbo.objectives.base import Metric
+from fedbo_tables.worker import JobResult
 
 
 class TableDisplay:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from fedbo.commands.arguments import Format, Printed, Quiet, print_json, progress_display, say_failures, stop_interrupted
-
-if TYPE_CHECKING:
-    pass
 
 _WHAT = "Name of an objective, or a study file with an [objective]."
 _SETTING = (
@@ -50,8 +47,8 @@ def tabulate(
 
     Repeat the command to resume it, or to extend the table by larger --points or --refine. Finished evaluations are kept.
     """
-    from fedbo.lab.tabulation.sources import source
-    from fedbo.lab.tabulation.tabulation import TableRequest, tabulate_objective
+    from fedbo_tables.sources import source
+    from fedbo_tables.tabulation import TableRequest, tabulate_objective
 
     origin, hosting = source(objective, sets or (), seed, replicate)
     given = {"workers": workers, "address": address}
@@ -66,7 +63,8 @@ def tabulate(
     if printed is Format.json:
         print_json({**facts, "directory": str(folder.resolve())})
     else:
-        from fedbo.figures.reports.tables import console, tabulation_table
+        from fedbo.figures.reports.tables import console
+        from fedbo_tables.shown import tabulation_table
 
         console().print(tabulation_table(facts))
         print(f"table: {folder}")

@@ -15,8 +15,8 @@ import fedbo
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Fidelity, fidelity_of, reports_costs
 from fedbo.objectives.functions import LearningCurves
-from fedbo.objectives.tables.table import fingerprint, levels
-from fedbo.objectives.tables.tabulated import Tabulated, TabulatedAgent
+from fedbo_tables.table import fingerprint, levels
+from fedbo_tables.tabulated import Tabulated, TabulatedAgent
 
 EPOCHS, SETTINGS = 6, ["agents=2", "epochs=6", "cost_spread=3.0"]
 RNG = Streams(0).rng("unused")

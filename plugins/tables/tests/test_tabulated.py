@@ -19,9 +19,9 @@ from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Array
 from fedbo.objectives.functions import BRANIN_BOX, Branin
 from fedbo.objectives.space import from_unit
-from fedbo.objectives.tables.table import ABOUT, Nearest, PosteriorMean, Process, TableError, fingerprint, fit
-from fedbo.objectives.tables.tabulated import Tabulated, TabulatedAgent
 from fedbo.study.document import to_toml
+from fedbo_tables.table import ABOUT, Nearest, PosteriorMean, Process, TableError, fingerprint, fit
+from fedbo_tables.tabulated import Tabulated, TabulatedAgent
 
 AGENTS = 2
 
@@ -175,12 +175,8 @@ def test_a_table_that_is_missing_wrong_or_damaged_is_refused_by_name(branin: Pat
 
 def test_an_agent_that_was_not_tabulated_or_has_no_values_is_refused_with_a_remedy(tmp_path: Path) -> None:
     fedbo.tabulate("branin", overrides=["agents=3"], points=8, agents=[0, 2], out=tmp_path / "t")
-    made = Tabulated(str(tmp_path / "t"))
-    assert made.absent == (1,) and made.n_agents == 3
-    with pytest.raises(
-        TableError, match=r"agent 1: is not in the table .*; it has agents 0, 2; add it with: fedbo tabulate branin"
-    ):
-        twin(tmp_path / "t", 1, "gp")
+    with pytest.raises(ValueError, match=r"it has no evaluations of 1 agents; add them with: fedbo tabulate branin --agents 1"):
+        Tabulated(str(tmp_path / "t"))
     failing = ["function=math:fsum", "low=[0.0]", "high=[1.0]"]
     fedbo.tabulate("python_function", overrides=[*failing, "function=operator:index"], points=4, out=tmp_path / "f")
     with pytest.raises(TableError, match=r"agent 0: all its evaluations in the table .* failed; remove this agent"):

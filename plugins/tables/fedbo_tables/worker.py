@@ -22,11 +22,11 @@ from fedbo.algorithms.streams import Streams
 from fedbo.analysis.grouping import starts
 from fedbo.objectives.base import Array, Federation, Objective, cost_of, fidelity_of, reports_costs
 from fedbo.objectives.space import from_unit
-from fedbo.objectives.tables.table import COST, CURVE, DESIGN, POINTS, POINTS_FILE, Process, levels, read_rows
-from fedbo.objectives.tables.tabulated import fitted, fitted_cost, left_out, mean, nearest, places, values
 from fedbo.settings.own_code import ends_process
 from fedbo.settings.trust import admit_same
 from fedbo.study.paths import DirectoryError
+from fedbo_tables.table import COST, CURVE, DESIGN, POINTS, POINTS_FILE, Process, levels, read_rows
+from fedbo_tables.tabulated import fitted, fitted_cost, left_out, mean, nearest, places, values
 
 BLOCK = 8  # steps that set out from the same knowledge
 _PARENTS = 2

@@ -21,18 +21,18 @@ from fedbo.execution.cluster import Cluster
 from fedbo.execution.directory import discard_drafts, discard_parts, now, versions
 from fedbo.execution.failures import RunError
 from fedbo.execution.progress import Progress
-from fedbo.execution.workers import task_pool
-from fedbo.lab.tabulation.display import TableDisplay
-from fedbo.lab.tabulation.sources import ObjectiveSource
-from fedbo.lab.tabulation.worker import JobResult, TableJob, TablePlan, Tabulator, rows_of
 from fedbo.objectives.base import Federation
-from fedbo.objectives.tables.table import DESIGN, FACTS, POINTS_FILE, REFINE, TableError, read_facts, read_points
 from fedbo.settings.interrupts import interrupts
 from fedbo.settings.plugins import used
 from fedbo.settings.trust import admitted
 from fedbo.study.document import StudyError
 from fedbo.study.paths import DirectoryError, locked, make_folder, out_of_space, usable
 from fedbo.study.tables import HostingTable
+from fedbo_tables.display import TableDisplay
+from fedbo_tables.pool import task_pool
+from fedbo_tables.sources import ObjectiveSource
+from fedbo_tables.table import DESIGN, FACTS, POINTS_FILE, REFINE, TableError, read_facts, read_points
+from fedbo_tables.worker import JobResult, TableJob, TablePlan, Tabulator, rows_of
 
 _CHUNK = 256  # evaluations to one job at most
 _SHARES = 32  # jobs that each worker should get at least
@@ -104,8 +104,12 @@ def _agents(federation: Federation, chosen: tuple[int, ...] | None) -> tuple[int
 
 
 def _versions(objective: str) -> dict[str, str]:
-    """Return the versions that a table depends on, including that of a plug-in."""
-    return {**versions(), **used([("objectives", objective)])}
+    """Return the versions that a table depends on: of fedbo, of this plug-in, and of that of the objective."""
+    return {**versions(), **_plugins(objective)}
+
+
+def _plugins(objective: str) -> dict[str, str]:
+    return used([("objectives", objective), ("rooms", "tables")])
 
 
 def _begun(origin: ObjectiveSource, folder: Path) -> Facts:
@@ -198,7 +202,7 @@ class _TableBuilder:
         atomic.make_folder(self._plan.parts)
         discard_drafts(self._plan.parts)
         try:
-            on = Cluster(hosting.address, hosting.package, used([("objectives", self._facts["federation"])]))
+            on = Cluster(hosting.address, hosting.package, _plugins(self._facts["federation"]))
             pool = task_pool(Tabulator, self._plan, hosting.workers or 0, on, self._plan.parts)
             with pool as results, interrupts() as interrupted:
                 have = {agent: [len(self._have.get((agent, of), ())) for of in (DESIGN, REFINE)] for agent in self._asked}

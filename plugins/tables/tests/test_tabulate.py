@@ -18,11 +18,11 @@ import pytest
 
 import fedbo
 from fedbo.cli import FAILED, INTERRUPTED, OK, WRONG_INPUT, main
-from fedbo.lab.tabulation.sources import source
-from fedbo.lab.tabulation.tabulation import TableRequest, tabulate_objective
-from fedbo.lab.tabulation.worker import TableJob, TablePlan, Tabulator, rows_of, sobol
-from fedbo.objectives.tables.table import POINTS
 from fedbo.study.document import to_toml
+from fedbo_tables.sources import source
+from fedbo_tables.table import POINTS
+from fedbo_tables.tabulation import TableRequest, tabulate_objective
+from fedbo_tables.worker import TableJob, TablePlan, Tabulator, rows_of, sobol
 
 HILL = ["function=countable:hill", "low=[0.0, 0.0]", "high=[1.0, 1.0]", "agents=2"]
 SIZE: dict[str, Any] = {"points": 24, "refine": 20}
@@ -153,7 +153,9 @@ def test_more_points_and_more_steps_keep_the_old_bits(counted: Path) -> None:
 @pytest.mark.long
 def test_agents_may_be_tabulated_one_after_the_other() -> None:
     made("t", agents=[1], **SIZE)
-    with pytest.raises(ValueError, match="has no evaluations of 1 agents; tabulate agents 0 into the same folder"):
+    with pytest.raises(
+        ValueError, match="has no evaluations of 1 agents; add them with: fedbo tabulate python_function --agents 0 --out"
+    ):
         fedbo.load_study(on("t"))
     made("t", agents=[0], **SIZE)
     assert bits(Path("t")) == bits(made("whole"))

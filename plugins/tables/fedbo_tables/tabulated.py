@@ -19,7 +19,9 @@ import pyarrow as pa
 
 from fedbo.objectives.base import Array, Fidelity, Metric, Parameter, require_agent
 from fedbo.objectives.space import to_unit
-from fedbo.objectives.tables.table import (
+from fedbo.settings.errors import invalid
+from fedbo.settings.shown import quoted
+from fedbo_tables.table import (
     CURVE,
     DESIGN,
     FACTS,
@@ -33,8 +35,6 @@ from fedbo.objectives.tables.table import (
     levels,
     points_of,
 )
-from fedbo.settings.errors import invalid
-from fedbo.settings.shown import quoted
 
 Surface = Nearest | PosteriorMean
 _CHECKED = 64  # of the best points: among their values on the surface its largest known one is sought
@@ -107,20 +107,20 @@ class Tabulated:
 
     def __post_init__(self) -> None:
         try:
-            self._facts()
+            facts = self._facts()
         except TableError as error:
             raise invalid("table", self.table, str(error)) from None
+        absent = [agent for agent in range(facts["n_agents"]) if str(agent) not in facts["agents"]]
+        if absent:  # a run builds every agent's objective
+            these = ",".join(map(str, absent[:10])) + ("" if len(absent) <= 10 else ",…")
+            again = f"fedbo tabulate {facts['federation']} --agents {these} --out {quoted(Path(self.table))}"
+            remedy = f"it has no evaluations of {len(absent)} agents; add them with: {again}, with the same options"
+            raise invalid("table", self.table, remedy)
 
     @property
     def n_agents(self) -> int:
         """Count the agents of the federation that was tabulated."""
         return int(self._facts()["n_agents"])
-
-    @property
-    def absent(self) -> tuple[int, ...]:
-        """List the agents that the table does not have."""
-        facts = self._facts()
-        return tuple(agent for agent in range(facts["n_agents"]) if str(agent) not in facts["agents"])
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -152,15 +152,10 @@ class Tabulated:
         return f"tabulated {facts['federation']} ({self.interpolation}, {points} points)"
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> TabulatedAgent:
-        """Build one agent's surface; TableError when the table has nothing of that agent."""
+        """Build one agent's surface; TableError when all evaluations of that agent failed."""
         facts, folder = self._facts(), Path(self.table)
         require_agent(agent, facts["n_agents"])
-        entry = facts["agents"].get(str(agent))
-        if entry is None:
-            have = ", ".join(facts["agents"])
-            again = f"fedbo tabulate {facts['federation']} --agents {agent} --out {quoted(folder)}"
-            remedy = f"it has agents {have}; add it with: {again}"
-            raise TableError(f"agent {agent}: is not in the table '{folder}'; {remedy}, with the same options")
+        entry = facts["agents"][str(agent)]
         points = points_of(folder, facts["points_sha256"]).get(agent)
         if points is None:
             raise TableError(f"agent {agent}: all its evaluations in the table '{folder}' failed; remove this agent")
@@ -270,6 +265,3 @@ def curves(points: pa.Table) -> Array:
 
 def _designed(points: pa.Table) -> int:
     return int(np.sum(points["origin"].to_numpy() == DESIGN))
-
-
-FEDERATIONS = {"tabulated": Tabulated}

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from fedbo.call_arguments import Overrides, display_of, named_in_python, new_folder_of, overrides_of
-from fedbo.lab.tabulation.sources import source
-from fedbo.lab.tabulation.tabulation import TableRequest, tabulate_objective
 from fedbo.settings import arguments as checks
+from fedbo_tables.sources import source
+from fedbo_tables.tabulation import TableRequest, tabulate_objective
 
 
 def tabulate(

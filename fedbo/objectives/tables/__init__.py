@@ -1,1 +1,0 @@
-"""Tables of evaluations and the surfaces through them, for the objective `tabulated`."""

@@ -20,7 +20,6 @@ import pyarrow as pa
 from fedbo.objectives.base import Array, Fidelity, Metric, Parameter, require_agent
 from fedbo.objectives.space import to_unit
 from fedbo.settings.errors import invalid
-from fedbo.settings.shown import quoted
 from fedbo_tables.table import (
     CURVE,
     DESIGN,
@@ -113,9 +112,8 @@ class Tabulated:
         absent = [agent for agent in range(facts["n_agents"]) if str(agent) not in facts["agents"]]
         if absent:  # a run builds every agent's objective
             these = ",".join(map(str, absent[:10])) + ("" if len(absent) <= 10 else ",…")
-            again = f"fedbo tabulate {facts['federation']} --agents {these} --out {quoted(Path(self.table))}"
-            remedy = f"it has no evaluations of {len(absent)} agents; add them with: {again}, with the same options"
-            raise invalid("table", self.table, remedy)
+            words = f"it has no evaluations of {len(absent)} agents; tabulate agents {these} into the same folder"
+            raise invalid("table", self.table, words)
 
     @property
     def n_agents(self) -> int:

@@ -109,7 +109,7 @@ def test_a_maker_that_is_killed_loses_only_what_was_in_flight(counted: Path) -> 
     counted.unlink()
     sets = [word for text in HILL for word in ("--set", text)]
     command = ["tabulate", "python_function", *sets, "--points", "24", "--refine", "20", "--out", "cut", "--quiet"]
-    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])  # where the plug-in is declared too
     environment = {**os.environ, "PYTHONPATH": paths, countable.ORDER: "SIGKILL 60"}
     killed = subprocess.run([sys.executable, "-m", "fedbo.cli", *command], env=environment, capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL
@@ -153,9 +153,7 @@ def test_more_points_and_more_steps_keep_the_old_bits(counted: Path) -> None:
 @pytest.mark.long
 def test_agents_may_be_tabulated_one_after_the_other() -> None:
     made("t", agents=[1], **SIZE)
-    with pytest.raises(
-        ValueError, match="has no evaluations of 1 agents; add them with: fedbo tabulate python_function --agents 0 --out"
-    ):
+    with pytest.raises(ValueError, match="has no evaluations of 1 agents; tabulate agents 0 into the same folder"):
         fedbo.load_study(on("t"))
     made("t", agents=[0], **SIZE)
     assert bits(Path("t")) == bits(made("whole"))
@@ -316,12 +314,10 @@ def test_the_summary_shows_each_agents_best_place_and_the_errors_of_its_twin(cap
 @pytest.mark.long
 @pytest.mark.ray
 @pytest.mark.slow
-def test_ray_workers_give_the_same_bits(ray_session: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ray_workers_give_the_same_bits() -> None:
     fedbo.tabulate("branin", overrides=["agents=3"], out="alone", **SIZE)
     fedbo.tabulate("branin", overrides=["agents=3"], out="spread", workers=2, **SIZE)
     assert bits(Path("spread")) == bits(Path("alone"))
-    line = complaint(capsys, "branin", "--points", "8", "--workers", "64", "--out", "many", code=FAILED)
-    assert "workers = 64: the Ray cluster has 4 CPUs; set at most 4" in line
 
 
 def test_the_same_from_python_with_wanted_agents_and_points() -> None:

@@ -175,7 +175,7 @@ def test_a_table_that_is_missing_wrong_or_damaged_is_refused_by_name(branin: Pat
 
 def test_an_agent_that_was_not_tabulated_or_has_no_values_is_refused_with_a_remedy(tmp_path: Path) -> None:
     fedbo.tabulate("branin", overrides=["agents=3"], points=8, agents=[0, 2], out=tmp_path / "t")
-    with pytest.raises(ValueError, match=r"it has no evaluations of 1 agents; add them with: fedbo tabulate branin --agents 1"):
+    with pytest.raises(ValueError, match=r"it has no evaluations of 1 agents; tabulate agents 1 into the same folder"):
         Tabulated(str(tmp_path / "t"))
     failing = ["function=math:fsum", "low=[0.0]", "high=[1.0]"]
     fedbo.tabulate("python_function", overrides=[*failing, "function=operator:index"], points=4, out=tmp_path / "f")

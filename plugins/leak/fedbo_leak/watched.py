@@ -24,10 +24,11 @@ from fedbo.execution.directory import joined
 from fedbo.execution.jobs import learnings, runs
 from fedbo.objectives.base import Batched, Federation
 from fedbo.objectives.space import from_unit
+from fedbo.settings.rooms import optional
 from fedbo.study.document import StudyError
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study
-from fedbo_leak.listening import Heard, listening
+from fedbo_leak.listening import Heard, listen, listening
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,12 @@ def _optimum(federation: Any, agent: int, streams: Streams) -> Array | None:
 
 
 def check_watchable(study: Study) -> None:
-    """Check that a study can be run again with a listener; StudyError otherwise."""
+    """Check that a study can be run again with a listener; StudyError otherwise.
+
+    Without its entry point fedbo would not call the listener, and every method would seem to send nothing.
+    """
+    if optional("listen") is not listen:
+        raise StudyError("no message would be heard: install this plug-in (pip install --no-deps --editable plugins/leak)")
     if study.timing.clock == "wall" or study.hosting.kind == "sites" or study.has_secure_noise:
         raise StudyError("its messages cannot be heard again: it runs in real time, at sites or with secure noise")
     if study.metric:

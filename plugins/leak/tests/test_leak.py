@@ -165,3 +165,10 @@ def test_what_cannot_be_heard_again_is_refused(tmp_path: Path, capsys: pytest.Ca
     assert len(capsys.readouterr().err.splitlines()) == 1
     with pytest.raises(DirectoryError, match="is not an empty directory"):
         fedbo.leak(small("random"), out=Path(__file__).parent)
+
+
+def test_where_the_plug_in_is_on_the_path_and_not_installed_nothing_is_attacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages would not be heard, and every method would seem to be silent."""
+    monkeypatch.setattr("fedbo_leak.watched.optional", lambda _: None)
+    with pytest.raises(StudyError, match="no message would be heard: install this plug-in"):
+        fedbo.leak(small("fts"))

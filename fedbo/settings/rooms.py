@@ -142,10 +142,15 @@ def loaded(place: str) -> Any:
     return getattr(import_module(module), attribute)
 
 
+def offered(name: str) -> Iterator[Callable[..., Any]]:
+    """Import and yield the functions that rooms offer by this name, one of each room that does."""
+    places = ({**room.functions, **room.analyses}.get(name) for room in rooms().values())
+    yield from (loaded(place) for place in places if place is not None)
+
+
 def optional(name: str) -> Callable[..., Any] | None:
     """Import and return a function that a room offers by this name; None if no room that is there does."""
-    offered = ({**room.functions, **room.analyses}.get(name) for room in rooms().values())
-    return next((loaded(place) for place in offered if place is not None), None)
+    return next(offered(name), None)
 
 
 def optional_or(name: str, otherwise: Any) -> Callable[..., Any]:

@@ -20,7 +20,7 @@ from fedbo.objectives import catalog as objectives
 from fedbo.objectives.derived.differences import Differences
 from fedbo.settings.plugins import Catalogue
 from fedbo.settings.ranges import marks_of, meanings, range_of
-from fedbo.settings.rooms import optional_or, plugin_rooms, study_tables
+from fedbo.settings.rooms import offered, optional_or, plugin_rooms, study_tables
 from fedbo.study.document import one_line
 from fedbo.study.environment.tables import availabilities, exchanges, timings
 from fedbo.study.settings import names_of, plain
@@ -33,6 +33,7 @@ class Item:
 
     - `reveals`: what messages of an algorithm with default settings reveal; empty for anything else.
     - `declared`: the class that declares the settings, if there is one.
+    - `more`: what columns of rooms say of it, by their headings.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Item:
     ranges: Mapping[str, str] = dataclasses.field(default_factory=dict)
     reveals: str = ""
     declared: type[Any] | None = None
+    more: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def meanings(self) -> dict[str, str]:
@@ -51,13 +53,19 @@ class Item:
 
     def plain(self) -> dict[str, Any]:
         """Return all of it as what JSON can hold."""
-        held = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "declared"}
-        return {**held, "meanings": self.meanings}
+        names = (field.name for field in dataclasses.fields(self) if field.name not in ("declared", "more"))
+        return {**{name: getattr(self, name) for name in names}, **self.more, "meanings": self.meanings}
 
 
 def groups() -> dict[str, list[Item]]:
-    """Return everything that a study file can name, by group."""
-    return {name: list_items() for name, list_items in GROUPS.items()}
+    """Return everything that a study file can name, by group, with the columns that rooms offer as `list_column`."""
+    found = {name: list_items() for name, list_items in GROUPS.items()}
+    for column in offered("list_column"):
+        group, heading, words = column()
+        found[group] = [
+            dataclasses.replace(item, more={**item.more, heading: words.get(item.name, "")}) for item in found[group]
+        ]
+    return found
 
 
 def broken() -> list[str]:

@@ -29,6 +29,7 @@ from fedbo.algorithms.base import (
 from fedbo.algorithms.messages import fault
 from fedbo.algorithms.reveals import Reveals, revealed_by
 from fedbo.algorithms.streams import COORDINATOR, Streams
+from fedbo.settings.rooms import offered
 from fedbo.testing.contract import ContractBroken, is_frozen, need
 from fedbo.testing.lockstep import Lockstep, Transmit, pulls
 
@@ -41,7 +42,8 @@ PARALLEL = 4  # points of one agent under way at once, for those that can decide
 def check_algorithm(algorithm: Algorithm, seed: int = 5) -> None:
     """Raise ContractBroken, with the reason, if an algorithm breaks an assumption of the simulation.
 
-    It takes some ten runs of four rounds with three agents in two dimensions, with and without histories.
+    It takes some ten runs of four rounds with three agents in two dimensions, with and without histories. Then come the checks
+    that rooms offer as `check_algorithm`, such as attacks on its messages where fedbo-leak is installed.
     """
     check_settings(algorithm)
     plain = started(algorithm, seed=seed).run(ROUNDS)
@@ -57,6 +59,8 @@ def check_algorithm(algorithm: Algorithm, seed: int = 5) -> None:
     if isinstance(algorithm, Private):
         check_private(algorithm)
     check_failures(algorithm)
+    for check in offered("check_algorithm"):
+        check(algorithm)
 
 
 def _problem(algorithm: Algorithm, history: bool = True) -> Problem:

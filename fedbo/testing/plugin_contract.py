@@ -15,6 +15,7 @@ from fedbo.objectives.catalog import catalogue
 from fedbo.settings.plugins import GROUPS, Plugin, installed
 from fedbo.settings.rooms import loaded, plugin_rooms
 from fedbo.study.environment.tables import availabilities, timings
+from fedbo.study.listing import GROUPS as LISTED
 from fedbo.testing.algorithm_contract import check_algorithm
 from fedbo.testing.contract import ContractBroken
 from fedbo.testing.environment_contract import check_availability, check_exchange, check_selection, check_timing
@@ -72,6 +73,8 @@ def _check_room(name: str) -> None:
     places += [place for answer in room.answers for place in (answer.read, answer.resume)]
     for place in [*places, *room.schemas.values(), *(command.function for command in room.commands.values())]:
         loaded(place)
+    if (column := room.functions.get("list_column")) and (group := loaded(column)()[0]) not in LISTED:
+        raise ContractBroken(f"{name}: '{group}', of its column, is no group of fedbo list: {', '.join(LISTED)}")
     for word, command in room.commands.items():
         if commands()[word] is not command or command.title not in TITLES:
             raise ContractBroken(f"{name}: '{word}' is a command of another room, or its title is none of {', '.join(TITLES)}")

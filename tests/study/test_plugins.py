@@ -12,16 +12,18 @@ import pytest
 
 import fedbo
 from fedbo.algorithms import catalog as algorithms
+from fedbo.algorithms.random import Random
 from fedbo.callbacks import CALLBACKS, callback
 from fedbo.cli import main
 from fedbo.coordinator.selection import choosers
 from fedbo.execution.hosts import host_problems
 from fedbo.objectives import catalog as objectives
-from fedbo.settings import plugins
+from fedbo.settings import plugins, rooms
 from fedbo.study.environment.tables import availabilities, exchanges, timings
 from fedbo.study.files import distributions
 from fedbo.study.listing import broken, groups
 from fedbo.study.study import StudyError, load_study
+from fedbo.testing.algorithm_contract import check_algorithm
 from fedbo.testing.contract import ContractBroken
 from fedbo.testing.plugin_contract import check_plugin, plugins_of
 
@@ -106,7 +108,8 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
     catalogues = (algorithms.catalogue(), objectives.catalogue(), timings, availabilities, exchanges, choosers, CALLBACKS)
 
     def forget() -> None:
-        plugins.declared.cache_clear()
+        for found in (plugins.declared, rooms.rooms, rooms.plugin_rooms):
+            found.cache_clear()
         for catalogue in catalogues:
             catalogue._found.clear()
 
@@ -317,6 +320,50 @@ def test_contracts_of_a_distribution_are_checked_one_by_one(install: Install) ->
         check_plugin(plugin)
     with pytest.raises(ValueError, match="nobody: declares no plug-ins; those that do: bad, coins"):
         plugins_of("nobody")
+
+
+ROOM = """
+from fedbo.settings.rooms import Room
+from fedbo.testing.contract import ContractBroken
+
+def column():
+    return "{group}", "{heading}", {{"random": "fair"}}
+
+def check(algorithm):
+    if type(algorithm).__name__ == "{refused}":
+        raise ContractBroken("{heading} says no")
+
+ROOM = Room(
+    sentence="Judge methods.", functions={{"list_column": __name__ + ":column", "check_algorithm": __name__ + ":check"}}
+)
+"""
+
+
+def test_rooms_of_plugins_add_columns_to_lists_and_checks_to_the_contract_of_algorithms(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not any(item.more for items in groups().values() for item in items)
+    check_algorithm(Random())
+    for name, heading, refused in (("one", "taste", "GPEI"), ("two", "smell", "Random")):
+        text = ROOM.format(group="algorithms", heading=heading, refused=refused)
+        install(name, "1.0", {"rooms": {name: "toss_{n}:ROOM"}}, text)
+    for plugin in (*plugins_of("one"), *plugins_of("two")):
+        check_plugin(plugin)
+    listed = {item.name: item.more for item in groups()["algorithms"]}
+    assert listed["random"] == {"taste": "fair", "smell": "fair"} and listed["fts"] == {"taste": "", "smell": ""}
+    assert main(["list", "algorithms", "--format", "json"]) == 0
+    row = next(one for one in json.loads(capsys.readouterr().out)["algorithms"] if one["name"] == "random")
+    assert (row["reveals"], row["taste"]) == ("nothing", "fair") and "more" not in row
+    assert main(["list", "algorithms"]) == 0
+    assert {"taste", "smell", "fair"} <= {*capsys.readouterr().out.split()}
+    with pytest.raises(ContractBroken, match="smell says no"):
+        check_algorithm(Random())
+
+
+def test_a_column_of_a_group_that_is_not_listed_breaks_the_contract_of_rooms(install: Install) -> None:
+    install("odd", "1.0", {"rooms": {"odd": "toss_{n}:ROOM"}}, ROOM.format(group="methods", heading="taste", refused=""))
+    with pytest.raises(ContractBroken, match="'methods', of its column, is no group of fedbo list: algorithms, objectives"):
+        check_plugin(*plugins_of("odd"))
 
 
 def test_a_selection_of_a_plugin_or_a_file_is_asked_with_its_settings(install: Install, tmp_path: Path) -> None:

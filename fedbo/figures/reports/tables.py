@@ -147,13 +147,17 @@ def items_table(title: str, items: Sequence[Item], ranges: bool = False) -> Rend
     shows_revealed = any(item.reveals for item in items)
     if shows_revealed:
         table.add_column("messages reveal", no_wrap=True)
+    headings = dict.fromkeys(heading for item in items for heading in item.more)
+    for heading in headings:
+        table.add_column(heading, no_wrap=True)
     table.add_column("settings", ratio=2)
     for item in items:
         settings = ", ".join(
             _setting(name, value, item.ranges.get(name) if ranges else None) for name, value in item.settings.items()
         )
         presets = f" (presets: {', '.join(item.presets)})" if item.presets else ""
-        table.add_row(item.name, Text(item.summary + presets), *([item.reveals] if shows_revealed else []), Text(settings))
+        words = [*([item.reveals] if shows_revealed else []), *(item.more.get(heading, "") for heading in headings)]
+        table.add_row(item.name, Text(item.summary + presets), *words, Text(settings))
     return table
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import seal, unseal
-from fedbo.algorithms.base import Private
+from fedbo.algorithms.base import LocallyPrivate, Private
 from fedbo.algorithms.reveals import Reveals, revealed_by
 from fedbo.analysis.manifest import STUDY
 from fedbo.call_arguments import Overrides, display_of, named_in_python, new_folder_of, overrides_of, study_of
@@ -113,16 +113,20 @@ def _with_method(study: Study, label: str, found: Leak, run: str | None) -> Leak
 def method_row(label: str, runs: Sequence[WatchedRun], rows: Sequence[Any]) -> MethodRow:
     """Return what is said and measured of a method as a whole."""
     algorithm = runs[0].algorithm
-    is_private = revealed_by(algorithm) is Reveals.NOISY_SUMS
     spent = [run.epsilon for run in runs if math.isfinite(run.epsilon)]
     return MethodRow(
         algorithm=label,
         declared=str(revealed_by(algorithm)),
-        measured=measured(rows, is_private, view_of(algorithm)),
+        measured=measured(rows, is_private(algorithm), view_of(algorithm)),
         epsilon=max(spent, default=math.nan),
         best=float(np.mean([run.best_score for run in runs])),
         runs=len(runs),
     )
+
+
+def is_private(algorithm: Any) -> bool:
+    """Check whether messages of a method pass a mechanism of differential privacy, at the aggregator or before."""
+    return isinstance(algorithm, Private) or (isinstance(algorithm, LocallyPrivate) and algorithm.hides)
 
 
 def view_of(algorithm: Any) -> str:

@@ -129,9 +129,9 @@ def measured(rows: Sequence[LeakRow], is_private: bool, view: str = COORDINATOR)
         return str(Reveals.OBSERVATIONS)
     if points:
         return str(Reveals.COMPUTABLE)
-    if clear:
-        return str(Reveals.DRAWS)
-    return str(Reveals.NOISY_SUMS if is_private else Reveals.NOTHING)
+    if is_private:  # its epsilon bounds what is learned from what has noise, and does not forbid it
+        return str(Reveals.NOISY_SUMS)
+    return str(Reveals.DRAWS if clear else Reveals.NOTHING)
 
 
 def leak_table(leak: Leak) -> RenderableType:

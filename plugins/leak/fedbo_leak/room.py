@@ -15,6 +15,9 @@ ROOM = Room(
         )
     },
     names={"leak": "fedbo_leak.leak:leak", "Leak": "fedbo_leak.result:Leak"},
-    functions={"listen": "fedbo_leak.listening:listen"},
+    functions={
+        "listen": "fedbo_leak.listening:listen",
+        "check_algorithm": "fedbo_leak.declarations:check_declaration",
+    },
     answers=(ANSWER,),
 )

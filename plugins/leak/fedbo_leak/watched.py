@@ -60,7 +60,7 @@ class WatchedRun:
     algorithm: Algorithm
     problem: Problem
     streams: Streams
-    federation: Federation
+    federation: Federation | None
     heard: Heard
     agents: dict[int, Truth]
     epsilon: float = math.nan
@@ -71,9 +71,9 @@ class WatchedRun:
         return float(np.mean([truth.best for truth in self.agents.values()]))
 
     def optimum(self, agent: int) -> Array | None:
-        """Return the point `(d,)` where an agent's noise-free function is largest, nearly; None where it is slow to compute."""
+        """Return the point `(d,)` where an agent's noise-free function is largest, nearly; None where that takes long."""
         federation: Any = self.federation
-        return _optimum(federation, agent, self.streams)
+        return None if federation is None else _optimum(federation, agent, self.streams)
 
 
 @lru_cache(maxsize=4096)

@@ -53,7 +53,8 @@ def _learned(inputs: Array, truths: Array, groups: Array) -> Array:
 
 def _is_new_in_each_run(witness: Witness) -> bool:
     """Check that replicates have other functions: where they are the same, learning from another run is only looking up."""
-    return len(witness.runs) >= FEWEST and witness.runs[0].federation.random_per_replicate
+    federation = witness.runs[0].federation
+    return len(witness.runs) >= FEWEST and federation is not None and federation.random_per_replicate
 
 
 def _best_points(witness: Witness, view: str) -> list[Outcome]:

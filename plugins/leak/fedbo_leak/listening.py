@@ -23,11 +23,10 @@ class Letter(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """All messages that arrived, and all answers; `cores` are those at which somebody listens."""
+    """All messages that arrived, and all answers."""
 
     up: list[Letter]
     down: list[Letter]
-    cores: list[Core]
 
 
 _HEARD: ContextVar[Heard | None] = ContextVar("_HEARD", default=None)
@@ -36,7 +35,7 @@ _HEARD: ContextVar[Heard | None] = ContextVar("_HEARD", default=None)
 @contextmanager
 def listening() -> Iterator[Heard]:
     """Keep the messages of the runs that this process carries out within."""
-    heard = Heard([], [], [])
+    heard = Heard([], [])
     token = _HEARD.set(heard)
     try:
         yield heard
@@ -52,7 +51,6 @@ def listen(core: Core) -> None:
     heard = _HEARD.get()
     if heard is None:
         return
-    heard.cores.append(core)
     receipt: Any = core.rules.receipt
     accept, answer = receipt.accept, receipt.answer
 

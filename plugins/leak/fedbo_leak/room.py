@@ -18,6 +18,7 @@ ROOM = Room(
     functions={
         "listen": "fedbo_leak.listening:listen",
         "check_algorithm": "fedbo_leak.declarations:check_declaration",
+        "list_column": "fedbo_leak.listed:measured_column",
     },
     answers=(ANSWER,),
 )

@@ -2,7 +2,8 @@
 
 Every method that sends is attacked in five families of federations: those from which `benchmarks/federations.py` draws its
 federations of functions, with agents that are alike to a degree. Agents begin with unequal numbers of evaluations, and make ten
-decisions. Scores are in per cent of the range from the worst to the best method of a federation.
+decisions. Scores are in per cent of the range from the worst to the best method of a federation; a gain is a score less that of
+agents alone.
 
     python -m fedbo_leak.table --out FOLDER [--short] [--seeds 20] [--methods NAME ...] [--federations NAME ...]
 
@@ -16,24 +17,27 @@ import argparse
 import json
 import math
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.lines import Line2D
 from scipy import stats
 
 from fedbo.algorithms.base import Problem
 from fedbo.algorithms.catalog import catalogue, entry
+from fedbo.algorithms.reveals import Reveals
+from fedbo.figures.style import COLOURS, FAINT
 from fedbo.study.document import StudyError
 from fedbo.study.study import Study, load_study
 from fedbo_leak.attacks import best_point, identity, membership, observations
-from fedbo_leak.leak import method_row
+from fedbo_leak.leak import is_private, method_row, view_of
 from fedbo_leak.measuring import LeakRow, measure
 from fedbo_leak.readings import AGENT, COORDINATOR, READER
-from fedbo_leak.result import MethodRow
+from fedbo_leak.result import MethodRow, measured
 from fedbo_leak.watched import watch
 
 FEDERATIONS: dict[str, dict[str, Any]] = {
@@ -43,7 +47,8 @@ FEDERATIONS: dict[str, dict[str, Any]] = {
     "ackley": {"name": "ackley", "agents": 5, "spread": 0.1},
     "rastrigin": {"name": "rastrigin", "agents": 4, "family": "rotation", "spread": 0.5},
 }
-SILENT = ("random", "gp_ei", "ts")  # with which gains are compared
+ALONE = "gp_ei"  # with which gains are compared
+SILENT = ("random", ALONE, "ts")
 CONTROLS = ("_noise", "_uniform", "_shuffled", "_alone", "_centre")
 SHOWN = (best_point.BEST, observations.POINTS, observations.OBSERVED, observations.VALUES, membership.MEMBER, identity.SENDER)
 SEED = 20261129
@@ -89,15 +94,19 @@ def cell_of(federation: str, method: str, seeds: int, iterations: int) -> Cell:
     return Cell(federation, method_row(method, heard, rows), rows, process_time() - begun)
 
 
-def cells(file: Path, wanted: Sequence[tuple[str, str]], seeds: int, iterations: int) -> Iterator[Cell]:
-    """Yield the cells that a file has, and carry out the others."""
+def kept(file: Path) -> dict[tuple[str, str], Cell]:
+    """Return the cells of a file by federation and method."""
     there = {}
     for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else []:
         found = json.loads(line)
-        rows = [LeakRow(**row) for row in found["rows"]]
-        there[found["federation"], found["method"]["algorithm"]] = Cell(
-            found["federation"], MethodRow(**found["method"]), rows, found["seconds"]
-        )
+        method, rows = MethodRow(**found["method"]), [LeakRow(**row) for row in found["rows"]]
+        there[found["federation"], method.algorithm] = Cell(found["federation"], method, rows, found["seconds"])
+    return there
+
+
+def cells(file: Path, wanted: Sequence[tuple[str, str]], seeds: int, iterations: int) -> Iterator[Cell]:
+    """Yield the cells that a file has, and carry out the others."""
+    there = kept(file)
     for federation, method in wanted:
         if (federation, method) not in there:
             cell = there[federation, method] = cell_of(federation, method, seeds, iterations)
@@ -107,59 +116,81 @@ def cells(file: Path, wanted: Sequence[tuple[str, str]], seeds: int, iterations:
         yield there[federation, method]
 
 
-def scores(found: Sequence[Cell]) -> dict[str, float]:
-    """Return the mean score of each method over federations, in per cent of the range of all methods in each."""
-    shares: dict[str, list[float]] = {}
-    for federation in {cell.federation for cell in found}:
+def scores(found: Sequence[Cell]) -> dict[str, dict[str, float]]:
+    """Return the score of each method by federation, in per cent of the range of all methods there."""
+    shares: dict[str, dict[str, float]] = {}
+    for federation in dict.fromkeys(cell.federation for cell in found):
         best = {cell.method.algorithm: cell.method.best for cell in found if cell.federation == federation}
         low, high = min(best.values()), max(best.values())
         for name, value in best.items():
-            shares.setdefault(name, []).append(100.0 * (value - low) / ((high - low) or 1.0))
-    return {name: float(np.mean(values)) for name, values in shares.items()}
+            shares.setdefault(name, {})[federation] = 100.0 * (value - low) / ((high - low) or 1.0)
+    return shares
+
+
+def gains(found: Sequence[Cell]) -> dict[str, tuple[float, float]]:
+    """Return by how much the score of each method is above that of agents alone, with half of its 95 % interval."""
+    own = scores(found)
+    alone = own.get(ALONE, {})
+    return {
+        name: mean_of([score - alone[federation] for federation, score in each.items() if federation in alone])
+        for name, each in own.items()
+    }
+
+
+def mean_of(values: Sequence[float]) -> tuple[float, float]:
+    """Return the mean over federations with half of its 95 % interval; NaN where there are too few."""
+    if len(values) < 2:
+        return (values[0] if values else math.nan), math.nan
+    return float(np.mean(values)), float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5)
 
 
 def leakage(found: Sequence[Cell], method: str, view: str, target: str) -> tuple[float, float]:
     """Return the mean leakage over federations with half of its 95 % interval; NaN where nothing was attacked."""
-    values = [
-        row.leakage
-        for cell in found
-        if cell.method.algorithm == method
-        for row in cell.rows
-        if (row.view, row.target) == (view, target)
-    ]
-    if not values:
-        return math.nan, math.nan
-    if len(values) < 2:
-        return values[0], math.nan
-    return float(np.mean(values)), float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5)
+    return mean_of(
+        [
+            row.leakage
+            for cell in found
+            if cell.method.algorithm == method
+            for row in cell.rows
+            if (row.view, row.target) == (view, target)
+        ]
+    )
+
+
+def measured_words(found: Sequence[Cell]) -> dict[str, str]:
+    """Return what was measured of each method: the most that attacks clearly found in any federation."""
+    words: dict[str, list[str]] = {}
+    for cell in found:
+        made = entry(cell.method.algorithm).make()
+        words.setdefault(cell.method.algorithm, []).append(measured(cell.rows, is_private(made), view_of(made)))
+    return {name: min(each, key=[*Reveals].index) for name, each in words.items()}
 
 
 def lines_of(found: Sequence[Cell]) -> list[str]:
     """Return the table in Markdown: leakage to a coordinator by target, the largest to another agent and to a reader."""
-    names = [*dict.fromkeys(cell.method.algorithm for cell in found)]
-    score = scores(found)
-    head = ["method", "reveals", "measured", *SHOWN, "another agent", "reader", "epsilon", "score"]
+    words, gain = measured_words(found), gains(found)
+    head = ["method", "reveals", "measured", *SHOWN, "another agent", "reader", "epsilon", "gain"]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for name in names:
+    for name in words:
         own = [cell.method for cell in found if cell.method.algorithm == name]
-        words = [row.measured for row in own]
         cost = max((row.epsilon for row in own if math.isfinite(row.epsilon)), default=math.nan)
         parts = [
             f"`{name}`",
             own[0].declared,
-            max(set(words), key=words.count),
+            words[name],
             *(_shown(*leakage(found, name, COORDINATOR, target)) for target in SHOWN),
-            *(_shown(_most(found, name, view), math.nan) for view in (AGENT, READER)),
+            *(_shown(*most(found, name, view)) for view in (AGENT, READER)),
             "" if math.isnan(cost) else f"{cost:.2g}",
-            f"{score[name]:.0f}",
+            _signed(*gain[name]),
         ]
         lines.append(f"| {' | '.join(parts)} |")
     return lines
 
 
-def _most(found: Sequence[Cell], name: str, view: str) -> float:
-    values = [leakage(found, name, view, target)[0] for target in SHOWN[:5]]
-    return max((value for value in values if math.isfinite(value)), default=math.nan)
+def most(found: Sequence[Cell], name: str, view: str) -> tuple[float, float]:
+    """Return the largest leakage of a method to a view over all targets but the sender, with half of its interval."""
+    each = [leakage(found, name, view, target) for target in SHOWN if target != identity.SENDER]
+    return max((one for one in each if math.isfinite(one[0])), default=(math.nan, math.nan))
 
 
 def _shown(value: float, half: float) -> str:
@@ -168,23 +199,63 @@ def _shown(value: float, half: float) -> str:
     return f"{value:.2f}" if math.isnan(half) else f"{value:.2f} ± {half:.2f}"
 
 
+def _signed(value: float, half: float) -> str:
+    if math.isnan(value):
+        return ""
+    return f"{value:+.0f}" if math.isnan(half) else f"{value:+.0f} ± {half:.0f}"
+
+
 def draw(found: Sequence[Cell], path: Path) -> None:
-    """Draw score against the leakage of best points and of values to a coordinator."""
+    """Draw the gain of each method against its leakage: of best points and of values to a coordinator, of all to a reader."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 4.5), layout="constrained")
-    score = scores(found)
-    for axes, target in zip(figure.subplots(1, 2, sharey=True), (best_point.BEST, observations.VALUES), strict=True):
-        for name, height in score.items():
-            value, half = leakage(found, name, COORDINATOR, target)
-            value, half = (0.0, 0.0) if math.isnan(value) else (value, 0.0 if math.isnan(half) else half)
-            is_private = next(cell.method.declared for cell in found if cell.method.algorithm == name) == "noisy sums"
-            axes.errorbar(value, height, xerr=half, fmt="s" if is_private else "o", markersize=4, linewidth=0.7)
-            axes.annotate(name, (value, height), xytext=(3, 3), textcoords="offset points", fontsize=6)
-        axes.set_xlabel(f"leakage to a curious coordinator: {target}")
-        axes.set_xlim(-0.05, 1.1)
-    figure.axes[0].set_ylabel("score in % of the range of methods")
-    figure.savefig(path, dpi=150)
+    figure = Figure(figsize=(13, 6.5), layout="constrained")
+    gain, declared = gains(found), {cell.method.algorithm: cell.method.declared for cell in found}
+    panels: dict[str, Callable[[str], tuple[float, float]]] = {
+        "best points, to a curious coordinator": lambda name: leakage(found, name, COORDINATOR, best_point.BEST),
+        "values, to a curious coordinator": lambda name: leakage(found, name, COORDINATOR, observations.VALUES),
+        "the most of all targets, to a reader of all answers": lambda name: most(found, name, READER),
+    }
+    for axes, (title, leaked) in zip(figure.subplots(1, len(panels), sharey=True), panels.items(), strict=True):
+        shown = {name: leaked(name) for name in gain}
+        shown = {name: one for name, one in shown.items() if math.isfinite(one[0]) and math.isfinite(gain[name][0])}
+        for name, (value, half) in shown.items():
+            height, margin = gain[name]
+            look = {"color": COLOURS[[*Reveals].index(Reveals(declared[name]))], "linewidth": 0.4, "markersize": 4}
+            spread = {"xerr": 0.0 if math.isnan(half) else half, "yerr": 0.0 if math.isnan(margin) else margin}
+            axes.errorbar(value, height, fmt="s" if declared[name] == Reveals.NOISY_SUMS else "o", **spread, **look)
+        _label(axes, {name: (value, gain[name][0]) for name, (value, _) in shown.items()})
+        axes.axhline(0.0, color=FAINT, linewidth=0.8)
+        axes.set_xlim(-0.05, 1.05)
+        axes.set_xlabel(f"leakage of {title}")
+    words = {Reveals(word): None for word in Reveals if word in declared.values() and word != Reveals.NOTHING}
+    handles = [Line2D([], [], color=COLOURS[[*Reveals].index(word)], marker="o", linestyle="", label=word) for word in words]
+    figure.axes[0].legend(handles=handles, title="declared", fontsize=7, title_fontsize=7, loc="lower left")
+    figure.axes[0].set_ylabel(f"score above that of {ALONE}, in % of the range of methods")
+    figure.savefig(path, dpi=130)
+
+
+def _label(axes: Any, points: dict[str, tuple[float, float]]) -> None:
+    """Write the names beside a panel at the heights of their points, moved apart, each with a line to its point."""
+    low, high = axes.get_ylim()
+    apart, names = (high - low) / 48, sorted(points, key=lambda name: points[name][1])
+    heights = [points[name][1] for name in names]
+    for place in range(1, len(names)):
+        heights[place] = max(heights[place], heights[place - 1] + apart)
+    top = high
+    for place in reversed(range(len(names))):
+        heights[place] = top = min(heights[place], top - apart)
+    for name, height in zip(names, heights, strict=True):
+        axes.annotate(
+            name,
+            points[name],
+            xytext=(1.06, height),
+            textcoords=("axes fraction", "data"),
+            fontsize=6,
+            va="center",
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.4},
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

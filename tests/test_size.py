@@ -74,7 +74,7 @@ LINES = {
     "workers": 2210,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 87371, "no room": 45045, "modules": 604}
+MOST = {"all": 87395, "no room": 45062, "modules": 604}
 
 
 @cache

@@ -163,7 +163,7 @@ def installed(revision: str | None, folder: Path) -> Path:
         archive = subprocess.run(["git", "archive", revision], cwd=ROOT, check=True, capture_output=True).stdout
     subprocess.run(["tar", "-x", "-C", str(source)], input=archive, check=True)
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--target", str(target)]
-    for each in (source, *sorted((source / "plugins").glob("*/"))):
+    for each in (source, *sorted(found.parent for found in (source / "plugins").glob("*/pyproject.toml"))):
         subprocess.run([sys.executable, "-m", "pip", "install", *options, str(each)], check=True)
     shutil.copy(source / "benchmarks" / "engine.py", target)
     shutil.copy(__file__, target)

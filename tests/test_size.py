@@ -32,10 +32,10 @@ LINES = {
     "commands": 1343,
     "commands/export": 209,
     "commands/watch": 402,
-    "coordinator": 787,
+    "coordinator": 790,
     "coordinator/environment": 1569,
     "coordinator/idle": 431,
-    "coordinator/kernel": 2989,
+    "coordinator/kernel": 2991,
     "coordinator/logged": 716,
     "coordinator/runtime": 1092,
     "execution": 2702,
@@ -74,7 +74,7 @@ LINES = {
     "workers": 2210,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 87395, "no room": 45062, "modules": 604}
+MOST = {"all": 87400, "no room": 45067, "modules": 604}
 
 
 @cache

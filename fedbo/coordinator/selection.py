@@ -29,7 +29,8 @@ class Candidates(NamedTuple):
 
     - `agents (n,)`: their numbers, ascending.
     - `lasted (n,)`: the duration of the last step of each.
-    - `heard (n,)`: how many messages of each took effect; `age (n,)`: rounds since the last of them was begun.
+    - `heard (n,)`: how many messages of each took effect; `age (n,)`: rounds since the last of them was begun, and
+      `reported (n,)`: the time at which it arrived.
     - `useful (n,)`: how useful its messages are, as the method tells (`Useful`).
     - `number`: that of the open round.
     - `asked (n,)`: how often each was asked before.
@@ -42,6 +43,7 @@ class Candidates(NamedTuple):
     useful: Floats
     number: int
     asked: Floats
+    reported: Floats
 
 
 class Chooser(Protocol):
@@ -232,7 +234,7 @@ class Knowledge(NamedTuple):
         nothing = np.full(len(agents), np.nan)
         number = self.state.rounds.number
         told = Candidates(
-            agents=agents, lasted=nothing, heard=nothing, age=nothing, useful=nothing, number=number, asked=nothing
+            agents, lasted=nothing, heard=nothing, age=nothing, useful=nothing, number=number, asked=nothing, reported=nothing
         )
         if not is_informed:
             return told
@@ -242,7 +244,8 @@ class Knowledge(NamedTuple):
         heard = np.array([0.0 if one is None else float(len(one.steps_accepted)) for one in found])
         age = np.array([np.nan if one is None or one.newest_base < 0 else float(number - one.newest_base) for one in found])
         asked = np.array([float(self.state.asked.get(int(agent), 0)) for agent in agents])
-        told = told._replace(lasted=lasted, heard=heard, age=age, asked=asked)
+        reported = np.array([np.nan if one is None or one.reported < 0 else one.reported for one in found])
+        told = told._replace(lasted=lasted, heard=heard, age=age, asked=asked, reported=reported)
         if isinstance(self.method, Useful) and self.method.tells_usefulness:
             told = told._replace(useful=usefulness_of(self.method, self.state.server, agents))
         return told

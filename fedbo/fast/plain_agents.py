@@ -126,7 +126,7 @@ class PlainAgents:
             *(-1, -1, -1 if awaits is None else awaits, row["flights"], row["newest"]),
             *(len(inbox), self.down.enter(inbox), len(reads), self.down.enter(reads)),
             *((0.0, 0.0) if step is None else (step.begun, step.segments[-1])),
-            math.nan if record.last_duration is None else record.last_duration,
+            *(math.nan if record.last_duration is None else record.last_duration, record.reported),
         )
         record.current, record.inbox, record.unacknowledged = None, [], {}
 
@@ -137,7 +137,7 @@ class PlainAgents:
             return None
         row = SimpleNamespace(**dict(zip(_FIELDS, self.agents[number].item(), strict=True)))
         self.agents["inside"][number] = 0
-        for name in ("step", "lease", "base", "newest_base", "next_evaluation", "t_n", "pulled", "saved_t_n"):
+        for name in ("step", "lease", "base", "newest_base", "next_evaluation", "t_n", "pulled", "saved_t_n", "reported"):
             setattr(record, name, getattr(row, name))
         record.ended = bool(row.ended)
         record.asked = bool(row.asked) if self._private else record.asked

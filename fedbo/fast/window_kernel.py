@@ -27,7 +27,7 @@ def _dtype(integers: str, numbers: str) -> np.dtype[Any]:
 AGENT = _dtype(
     "inside ended asked working step lease final base newest_base next_evaluation t_n pulled saved_t_n accepted received heard"
     " told awaits flights newest letters inbox reads reading",
-    "begun length last_duration",
+    "begun length last_duration reported",
 )
 END = _dtype("number agent lease", "time")  # the end of a step: `number` is that of its scheduling
 SENT = _dtype("number agent kind slot", "time")  # the arrival of what is in a slot
@@ -247,7 +247,7 @@ def plan(
         if kind == ARRIVED:
             if not silent:
                 lines[line - 1].staleness, lines[line - 1].bytes = number - base, rules[BYTES_UP]
-                agent.accepted, agent.newest_base, agent.heard = step, base, counters[PAST]
+                agent.accepted, agent.newest_base, agent.heard, agent.reported = step, base, counters[PAST], time
             agent.flights -= 1
             arrivals -= 1
             is_last = agent.ended > 0 and agent.flights == 0

@@ -27,7 +27,7 @@ DRAWS = 4_000
 def known(**told: Any) -> Candidates:
     """Make candidates of whom nothing is known but what is told."""
     count = max(len(each) for each in told.values() if not isinstance(each, int))
-    unknown = {name: np.full(count, np.nan) for name in ("lasted", "age", "useful")}
+    unknown = {name: np.full(count, np.nan) for name in ("lasted", "age", "useful", "reported")}
     told = {name: each if isinstance(each, int) else np.array(each, dtype=float) for name, each in told.items()}
     nothing = np.zeros(count)
     return Candidates(**{"agents": np.arange(count), "heard": nothing, "asked": nothing, "number": 10, **unknown, **told})
@@ -195,3 +195,27 @@ def test_a_choice_is_told_how_often_each_agent_was_asked_before(exchange: Any, m
     else:
         talk(exchange, 4, iterations=3)
     assert len(calls) > 4 and max(asked.values()) > 1
+
+
+@pytest.mark.parametrize("fewest", [1, 10**9])  # in windows of events, and event by event
+def test_a_choice_is_told_when_each_agent_reported_last(fewest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedbo.fast.accelerate._FEWEST", fewest)
+    told, choose = list[dict[int, float]](), Speed.choose
+
+    def noted(self: Speed, known: Candidates, count: int, rng: np.random.Generator) -> Any:
+        told.append(dict(zip(known.agents.tolist(), known.reported.tolist(), strict=True)))
+        return choose(self, known, count, rng)
+
+    monkeypatch.setattr(Speed, "choose", noted)
+    exchange = Barrier(selection=Selection("speed", share=0.3))
+    world = {"latency": Constant(0.25)}
+    ran = Setting(Talk(), exchange=exchange, agents=10, initial=1, iterations=6, evaluation=Exponential(1.0), **world).run()
+    last, rounds = dict.fromkeys(range(10), math.nan), [dict.fromkeys(range(10), math.nan)]
+    for one in ran.records:
+        if one.kind == "arrived":
+            last[one.agent] = one.time
+        elif one.kind == "round":
+            rounds.append(dict(last))
+    assert len(told) > 5
+    for found, expected in zip(told, rounds, strict=False):
+        assert list(found.values()) == pytest.approx([expected[agent] for agent in found], nan_ok=True)

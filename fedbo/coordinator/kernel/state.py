@@ -121,6 +121,7 @@ class AgentRecord:
     Its messages
     - `asked`: it was asked to send in its present round.
     - `base`: the age of the exchange when its step began; `newest_base`: that of its newest message, or -1.
+    - `reported`: when that message arrived, or -1.
     - `inbox`: answers that wait for its next step.
     - `unacknowledged`: its messages on their way by step, as they were sent last.
     - `unheard`: its last message was given up, or refused.
@@ -150,6 +151,7 @@ class AgentRecord:
     asked: bool = False
     base: int = 0
     newest_base: int = -1
+    reported: float = -1.0
     inbox: list[Inbound] = field(default_factory=list)
     unacknowledged: dict[int, Message] = field(default_factory=dict)
     steps_accepted: list[int] = field(default_factory=list)

@@ -68,7 +68,7 @@ class Uplink:
         if rejected := self._receive(state, message, not self._synchronous or agent.asked, now):
             self._log.append(rejected)
             return False
-        agent.newest_base = base
+        agent.newest_base, agent.reported = base, now
         self._log.append(make(MessageArrived, (now, claimed, step, self._bytes(payload), stale)))
         return True
 

@@ -104,7 +104,12 @@ INNER = {  # tables within tables, by the definition that they have in the schem
     "agents": {"[agents.history]": "HistoryTable"},
     "timing": {"[timing.speed]": "SpeedTable", "[timing.decision]": "DecisionTable"},
     "exchange": {"[exchange.staleness]": "Staleness", "[exchange.selection]": "Selection"},
-    "cluster": {"[cluster.checkpoint]": "CheckpointTable", "[[cluster.worker]]": "WorkerTable"},
+    "cluster": {
+        "[cluster.checkpoint]": "CheckpointTable",
+        "[cluster.copies]": "CopiesTable",
+        "[cluster.background]": "BackgroundTable",
+        "[[cluster.worker]]": "WorkerTable",
+    },
     "fault": {"Laws of `duration` and `restart`": "DurationLaw"},
     "privacy": {"[privacy.secure_aggregation]": "SecureAggregationTable"},
 }

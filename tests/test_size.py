@@ -35,8 +35,8 @@ LINES = {
     "coordinator": 790,
     "coordinator/environment": 1569,
     "coordinator/idle": 431,
-    "coordinator/kernel": 2991,
-    "coordinator/logged": 716,
+    "coordinator/kernel": 2999,
+    "coordinator/logged": 746,
     "coordinator/runtime": 1092,
     "execution": 2702,
     "fast": 2623,
@@ -64,17 +64,17 @@ LINES = {
     "settings": 1952,
     "sites": 6547,
     "stopping": 645,
-    "study": 4706,
+    "study": 4707,
     "submit": 500,
     "surrogates": 2405,
     "surrogates/compiled": 2933,
     "templates": 1,
     "testing": 907,
     "tuning": 2957,
-    "workers": 2210,
+    "workers": 2468,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 87400, "no room": 45067, "modules": 604}
+MOST = {"all": 87697, "no room": 45106, "modules": 607}
 
 
 @cache

@@ -36,6 +36,7 @@ _PLACES: tuple[Loc, ...] = (
     ("timing", "devices"),
     ("timing", "evaluation", "file"),
     ("timing", "latency", "file"),
+    ("cluster", "background", "file"),
 )
 _OBSERVATIONS = "observations.parquet"
 

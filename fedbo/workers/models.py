@@ -9,6 +9,7 @@ from typing import NamedTuple
 from fedbo.settings.sums import plain_sum
 
 RULES = ("first_come", "fair_share", "priority")
+LOAD = -3  # the owner of the first part of the background load, below the numbers of agents and coordinator
 
 
 class Resources(NamedTuple):
@@ -31,12 +32,22 @@ class Resources(NamedTuple):
         return Resources(self.cpus + other.cpus, self.gpus + other.gpus, self.memory + other.memory)
 
 
+class LoadPart(NamedTuple):
+    """A part of a job of a cluster's log: its row there, when it enters the queue, its length at speed 1, and its CPUs."""
+
+    row: int
+    submit: float
+    length: float
+    cpus: float
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerClass:
     """A class of `count` workers, `speed` times as fast as the evaluation times.
 
     Each has `resources`, which several evaluations may share at once; `startup` is the time before an evaluation begins. They
-    join at the time `joins`, and leave for good at the time `leaves`.
+    join at the time `joins`, and leave for good at the time `leaves`. With `least` only so many are there at first; the others
+    start `delay` after the queue needs them, and stop again once they have been idle for the time `idle`.
     """
 
     name: str
@@ -46,6 +57,9 @@ class WorkerClass:
     startup: float = 0.0
     joins: float = 0.0
     leaves: float = math.inf
+    least: int | None = None
+    delay: float = 0.0
+    idle: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +70,7 @@ class ClusterModel:
     least of the cluster ("fair_share"), or one of the agent with the highest priority ("priority"). Ties go to the one that
     came first. `needs` has one entry for all agents, or one for each; so has `priorities`. Evaluations save their work after
     `every` units of time at speed 1, which takes `cost` of these units. One that has run for `after` times the `quantile` of
-    the durations so far is copied.
+    the durations so far is copied. The parts of `load` wait in the same queue, each with an owner of its own.
     """
 
     classes: tuple[WorkerClass, ...]
@@ -67,6 +81,7 @@ class ClusterModel:
     cost: float = 0.0
     after: float = math.inf
     quantile: float = 0.9
+    load: tuple[LoadPart, ...] = ()
 
     def saving(self, work: float) -> float:
         """Return the time at speed 1 in which an evaluation with so much work saves it; its end needs no checkpoint."""
@@ -81,12 +96,14 @@ class ClusterModel:
         return saves * self.every + min(time - since, self.every), saves * self.every, since
 
     def need(self, agent: int) -> Resources:
-        """Return the resources that an evaluation of an agent needs."""
+        """Return the resources that an evaluation of an agent needs, or a part of the load."""
+        if agent < 0:
+            return Resources(self.load[LOAD - agent].cpus)
         return self.needs[agent if len(self.needs) > 1 else 0]
 
     def priority(self, agent: int) -> float:
         """Return the priority of an agent."""
-        return self.priorities[agent if len(self.priorities) > 1 else 0]
+        return 0.0 if agent < 0 else self.priorities[agent if len(self.priorities) > 1 else 0]
 
     @property
     def total(self) -> Resources:

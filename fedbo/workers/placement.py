@@ -6,14 +6,16 @@ same resources. A change therefore costs the logarithm of their numbers.
 
 from __future__ import annotations
 
+import math
 from bisect import insort
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
 
+from fedbo.coordinator.environment.faults import Preemption
 from fedbo.workers.models import ClusterModel, Resources, WorkerClass
+from fedbo.workers.pending import Key, PendingEvaluation
 
-Key = tuple[int, int]
 Job = tuple[int, int, int]  # agent, step, point
 Place = tuple[int, Resources]  # a class of workers, and what is free of each of them
 
@@ -34,6 +36,9 @@ class ClusterState:
     - `is_due`: whether the queue is served at the end of this instant.
     - `lasted`: the durations of all evaluations on their workers so far, ascending, and `watched`: a heap of those that run, by
       their start, where slow ones are copied; `checked`: when the queue is served next for their sake.
+    - `load`: the parts of the background load that wait or run.
+    - By the number of a class that follows the queue: its workers that are `off`, lowest first, since when others are `idle`,
+      and when it is `looked` at next; how many are `starting`.
     """
 
     places: list[Place | None]
@@ -49,6 +54,11 @@ class ClusterState:
     lasted: list[float] = field(default_factory=list)
     watched: list[tuple[float, Job, int]] = field(default_factory=list)
     checked: float = 0.0
+    load: dict[int, PendingEvaluation] = field(default_factory=dict)
+    off: dict[int, list[int]] = field(default_factory=dict)
+    idle: dict[int, dict[int, float]] = field(default_factory=dict)
+    looked: dict[int, float] = field(default_factory=dict)
+    starting: int = 0
 
     @property
     def is_waited_for(self) -> bool:
@@ -72,16 +82,19 @@ class WorkerPool:
         self.model = model
         self._class_of = [number for number, one in enumerate(model.classes) for _ in range(one.count)]
         self._fair, self._ranked = model.rule == "fair_share", model.rule == "priority"
-        self._shares = {need: model.share(need) for need in set(model.needs)}
+        needs = {*model.needs, *(Resources(size) for size in {part.cpus for part in model.load})}
+        self._shares = {need: model.share(need) for need in needs}
 
     def fresh(self) -> ClusterState:
         """Return the initial state: no evaluation waits, and workers that join later are away."""
         state = ClusterState([None] * len(self._class_of), [0] * len(self._class_of))
         for worker, number in enumerate(self._class_of):
             one = self.model.classes[number]
-            if one.joins > 0:
-                state.away[worker] = 1
-            else:
+            off = one.least is not None and worker - self._class_of.index(number) >= one.least
+            if one.least is not None:
+                state.off.setdefault(number, []).extend([worker] * off)
+            state.away[worker] = (one.joins > 0) + off
+            if not state.away[worker]:
                 self._move(state, worker, (number, one.resources))
         return state
 
@@ -123,6 +136,19 @@ class WorkerPool:
         for job in jobs:
             self._take_off(state, worker, job)
         return jobs
+
+    def kept(self, one: PendingEvaluation, fault: Preemption | None, now: float) -> tuple[float | None, float]:
+        """Return the work that a stopped evaluation keeps, None if it could save nothing, and the time of what is lost."""
+        worker, model = self.class_of(one.worker), self.model
+        time = max(0.0, now - one.started - worker.startup) * worker.speed
+        done, saved, when = model.progress(time)
+        if fault is not None and fault.checkpoint is not None:
+            return done, 0.0
+        if fault is not None and fault.notice and model.cost <= fault.notice * worker.speed:
+            return max(saved, model.progress(max(0.0, time - model.cost))[0]), 0.0
+        if model.every == math.inf:
+            return None, now - one.since
+        return saved, (time - when) / worker.speed if saved else now - one.since
 
     def join(self, state: ClusterState, worker: int) -> None:
         """Return a worker to service, unless another reason keeps it away."""

@@ -31,8 +31,10 @@ from fedbo.coordinator.logged.agents import (
 )
 from fedbo.coordinator.logged.kinds import EventLine
 from fedbo.workers.copies import COPY, found_by, limit_of, longest, original_of, twin_of, watch
+from fedbo.workers.load import BackgroundLoad, serve_later
 from fedbo.workers.pending import EvaluationRequest, Key, PendingEvaluation
 from fedbo.workers.placement import Job, WorkerPool
+from fedbo.workers.scaling import STARTED, follow
 
 
 class RunningEvaluations:
@@ -44,6 +46,8 @@ class RunningEvaluations:
         self._limit = math.inf if policy.time_limit is None else policy.time_limit
         self._largest = 1 if stopping is None else stopping.largest
         self._checkpoint = 0.0 if stopping is None else stopping.stopper.checkpoint
+        if pool is not None:
+            self.load = BackgroundLoad(pool, log)
 
     def with_length(self, agent: AgentRecord, request: EvaluationRequest, again: bool) -> PendingEvaluation:
         """Draw the length of an evaluation."""
@@ -74,20 +78,8 @@ class RunningEvaluations:
             else:
                 one.queued, one.number = now, state.cluster.arrived
                 self.pool.submit(state.cluster, agent.number, key)
-                effects += self._serve_later(state)
+                effects += serve_later(state)
         return effects
-
-    @staticmethod
-    def _serve_later(state: CoreState) -> list[Effect]:
-        """Schedule the service of the queue after all other events of this instant.
-
-        All arrivals, ends, joins and departures at one instant are one change of the cluster. Nothing is placed in the middle
-        of it, on a worker that is about to leave or before an evaluation with a higher priority that is about to arrive.
-        """
-        if state.cluster.is_due or not (state.cluster.is_waited_for or state.cluster.watched):
-            return []
-        state.cluster.is_due = True
-        return [After(0.0, PlacementDue())]
 
     def place(self, state: CoreState, event: PlacementDue, now: float) -> list[Effect]:
         """Place the waiting evaluations that fit on workers, and begin them."""
@@ -96,6 +88,9 @@ class RunningEvaluations:
         state.cluster.is_due = False
         self._copy(state, now)
         for number, key, worker, _ in self.pool.serve(state.cluster):
+            if number < 0:
+                effects += self.load.begin(state, number, worker, now)
+                continue
             agent = state.agents[number]
             one = found_by(agent.evaluations, key)
             assert one is not None
@@ -104,7 +99,7 @@ class RunningEvaluations:
             effects += self._start(agent, one, now)
             if self.pool.model.after < math.inf:
                 watch(state.cluster, number, one)
-        return effects + self._check_later(state, now)
+        return effects + self._check_later(state, now) + follow(self.pool, state.cluster, now, self._log)
 
     def _copy(self, state: CoreState, now: float) -> None:
         """Queue a copy of each evaluation that has run too long."""
@@ -163,7 +158,7 @@ class RunningEvaluations:
         if self.pool is not None and after.worker < 0:
             after.queued = now
             self.pool.submit(state.cluster, agent.number, after.key, after.number)
-            return self._serve_later(state)
+            return serve_later(state)
         return self._start(agent, after, now, warm=True)
 
     def run(self, agent: AgentRecord, one: PendingEvaluation, now: float) -> list[Effect]:
@@ -188,7 +183,7 @@ class RunningEvaluations:
                 self._log.append(EvaluationReleased(now, number, **_named(one.key), worker=one.worker))
                 self.pool.release(state.cluster, one.worker, (number, *one.key))
                 one.worker = -1
-        return self._serve_later(state)
+        return serve_later(state)
 
     def preempted(self, state: CoreState, jobs: list[Job], fault: Preemption | None, now: float) -> list[Effect]:
         """Queue evaluations that have lost their worker again, at their old places in the queue.
@@ -198,12 +193,15 @@ class RunningEvaluations:
         """
         assert self.pool is not None
         for number, step, point in jobs:
+            if number < 0:
+                self.load.preempted(state, number, fault, now)
+                continue
             agent = state.agents[number]
             one = found_by(agent.evaluations, (step, point))
             assert one is not None
             copy = agent.evaluations.copies.pop(one.key, None)
             is_over = copy is not None or one.held
-            kept, lost = (0.0, now - one.started if copy else 0.0) if is_over else self._kept(one, fault, now)
+            kept, lost = (0.0, now - one.started if copy else 0.0) if is_over else self.pool.kept(one, fault, now)
             self._log.append(EvaluationPreempted(now, number, **_named(one.key), worker=one.worker, lost=lost))
             if copy is not None:
                 watch(state.cluster, number, agent.evaluations.running[original_of(copy.key)])
@@ -217,27 +215,13 @@ class RunningEvaluations:
                 one.work = max(0.0, one.work - kept) + (fault.checkpoint or 0.0 if fault is not None else 0.0)
             one.worker, one.lease, one.queued = -1, 0, now
             self.pool.submit(state.cluster, number, one.key, one.number)
-        return self._serve_later(state)
-
-    def _kept(self, one: PendingEvaluation, fault: Preemption | None, now: float) -> tuple[float | None, float]:
-        """Return the work that a stopped evaluation keeps, None if it could save nothing, and the time of what is lost."""
-        assert self.pool is not None
-        worker, model = self.pool.class_of(one.worker), self.pool.model
-        time = max(0.0, now - one.started - worker.startup) * worker.speed
-        done, saved, when = model.progress(time)
-        if fault is not None and fault.checkpoint is not None:
-            return done, 0.0
-        if fault is not None and fault.notice and model.cost <= fault.notice * worker.speed:
-            return max(saved, model.progress(max(0.0, time - model.cost))[0]), 0.0
-        if model.every == math.inf:
-            return None, now - one.since
-        return saved, (time - when) / worker.speed if saved else now - one.since
+        return serve_later(state)
 
     def joined(self, state: CoreState, worker: int) -> list[Effect]:
         """Return a worker that was away to service."""
         assert self.pool is not None
         self.pool.join(state.cluster, worker)
-        return self._serve_later(state)
+        return serve_later(state)
 
     def with_agent(self, agent: AgentRecord) -> list[PendingEvaluation]:
         """List what pauses with an agent: the decision in progress, and without a cluster the evaluations."""
@@ -280,8 +264,8 @@ class WorkerEvents:
         self._times = FaultTimes(self._faults, "preemption", streams.of(COORDINATOR).at, streams)
 
     def start(self) -> list[Effect]:
-        """Schedule when classes join and leave, and the first preemption of each worker."""
-        effects: list[Effect] = []
+        """Schedule when classes join and leave, the first preemption of each worker, and the first job of the log."""
+        effects = self._evaluations.load.first_effects()
         for number, one in enumerate(self._pool.model.classes):
             effects += [After(one.joins, WorkersChanged(number, True))] if one.joins > 0 else []
             effects += [After(one.leaves, WorkersChanged(number, False))] if one.leaves < math.inf else []
@@ -331,8 +315,10 @@ class WorkerEvents:
         return effects + following
 
     def returned(self, state: CoreState, event: WorkerReturned, now: float) -> list[Effect]:
-        """Return a preempted worker to service."""
-        self._log.append(WorkerRestored(now, event.worker, self._pool.class_of(event.worker).name))
+        """Return a preempted worker to service, or one that was started."""
+        name, started = self._pool.class_of(event.worker).name, event.fault == STARTED
+        state.cluster.starting -= started
+        self._log.append(ClassJoined(now, name, worker=event.worker) if started else WorkerRestored(now, event.worker, name))
         return self._evaluations.joined(state, event.worker)
 
     def _stop(self, state: CoreState, worker: int, fault: Preemption | None, now: float) -> list[Effect]:

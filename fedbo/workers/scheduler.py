@@ -22,6 +22,7 @@ from fedbo.coordinator.kernel.events import (
     EvaluationEnded,
     Event,
     Finished,
+    JobDue,
     PlacementDue,
     StepDue,
     WorkerPreempted,
@@ -115,12 +116,15 @@ class EvaluationScheduler(StepEvaluations):
         if self._pool is not None:
             self._workers = workers = WorkerEvents(self.running, rules.environment.plan, task.streams, rules.log)
             handlers |= {WorkersChanged: workers.changed, WorkerPreempted: workers.preempted}
-            handlers |= {WorkerReturned: workers.returned, PlacementDue: self.running.place}
+            handlers |= {WorkerReturned: workers.returned, PlacementDue: self.running.place, JobDue: self.running.load.due}
         self.handlers: Mapping[type, Handler] = handlers
 
     def start(self, state: CoreState) -> None:
         """Enter the workers of the cluster into the state."""
-        state.cluster = None if self._pool is None else self._pool.fresh()
+        if self._pool is not None:
+            state.cluster = self._pool.fresh()
+            self.running.load.enter(state.cluster, 0, 0.0)
+            state.cluster.is_due = state.cluster.is_waited_for
 
     def first_effects(self) -> list[Effect]:
         """Schedule the first events of workers."""
@@ -132,7 +136,7 @@ class EvaluationScheduler(StepEvaluations):
 
     def waiting(self, state: CoreState) -> list[int]:
         """List the agents of which evaluations wait for a worker."""
-        return [] if state.cluster is None or not state.cluster.is_waited_for else list(state.cluster.queues)
+        return [] if state.cluster is None else [number for number in state.cluster.queues if number >= 0]
 
     def decide(self, state: CoreState, agent: AgentRecord, choice: DecisionSize, now: float) -> list[Effect]:
         """Begin a step with its decision, which may take time; then queue its evaluations."""

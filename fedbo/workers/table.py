@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -13,6 +14,7 @@ from fedbo.algorithms.base import Overlapping
 from fedbo.coordinator.environment.faults import Preemption
 from fedbo.settings.errors import SettingError, unknown
 from fedbo.study.base import Name, Positive, RoomTable, Table
+from fedbo.workers.job_log import read_load
 from fedbo.workers.models import ClusterModel, Resources, WorkerClass
 
 Amount = Annotated[float, Field(ge=0)]
@@ -39,14 +41,19 @@ class WorkerTable(Table):
     """Time at which the workers join."""
     leaves: Annotated[float, Field(gt=0)] | None = None
     """Time at which the workers leave for good."""
+    least: Annotated[int, Field(ge=0)] | None = None
+    """Workers that are always there; the others follow the queue. Default: all."""
+    delay: Amount = 0.0
+    """With least: units of time until a worker that the queue needs is there."""
+    idle: Amount = 0.0
+    """With least: units of time without evaluations after which a worker stops."""
 
     def make(self) -> WorkerClass:
         """Return the class of workers."""
         resources = Resources(self.cpus, self.gpus, self.memory)
         leaves = math.inf if self.leaves is None else self.leaves
-        return WorkerClass(
-            self.name, self.count, self.speed, resources=resources, startup=self.startup, joins=self.joins, leaves=leaves
-        )
+        same = {name: getattr(self, name) for name in ("name", "count", "speed", "startup", "joins", "least", "delay", "idle")}
+        return WorkerClass(**same, resources=resources, leaves=leaves)
 
 
 class CheckpointTable(Table):
@@ -67,6 +74,17 @@ class CopiesTable(Table):
     """Quantile of the durations on workers so far."""
 
 
+class BackgroundTable(Table):
+    """[cluster] background: the jobs of a log, which queue for the same workers."""
+
+    file: str
+    """Log of jobs: .swf, or a table with submit, start, end and cores."""
+    unit: Annotated[float, Field(gt=0)] = 1.0
+    """Units of the file's times in one unit of time of the study."""
+    start: float = 0.0
+    """Time of the file at which the study begins."""
+
+
 class ClusterTable(Table, RoomTable):
     """[cluster]: a number of equal workers, or classes of them, and the rule of their queue."""
 
@@ -82,10 +100,12 @@ class ClusterTable(Table, RoomTable):
     """How often evaluations save their work. Default: never."""
     copies: CopiesTable | None = None
     """When slow evaluations are copied. Default: never."""
+    background: BackgroundTable | None = None
+    """Jobs of a log, which queue for the same workers. Default: none."""
     worker: Annotated[tuple[WorkerTable, ...], Field(strict=False)] = ()
     """Classes of workers."""
 
-    nested = {"worker": WorkerTable, "checkpoint": CheckpointTable, "copies": CopiesTable}
+    nested = {"worker": WorkerTable, "checkpoint": CheckpointTable, "copies": CopiesTable, "background": BackgroundTable}
 
     @classmethod
     def combinations(cls, study: Any) -> Iterator[SettingError]:
@@ -116,6 +136,15 @@ class ClusterTable(Table, RoomTable):
                 yield SettingError(("cluster", "worker", number, "name"), f"{words}; choose another name")
             if one.leaves is not None and one.leaves <= one.joins:
                 yield SettingError(("cluster", "worker", number, "leaves"), f"must be above joins = {one.joins:g}")
+            if one.least is None and (one.delay or one.idle):
+                key = "delay" if one.delay else "idle"
+                yield SettingError(("cluster", "worker", number, key), "has no effect without least; set least, or remove it")
+            if one.least is not None and one.least > one.count:
+                yield SettingError(("cluster", "worker", number, "least"), f"must be at most count = {one.count}")
+        try:
+            cluster.make((), loaded=True)
+        except SettingError as error:
+            yield SettingError(("cluster", "background", *error.path), error.remedy)
         if cluster.copies is not None and study.stopping is not None:
             yield SettingError(("cluster", "copies"), "cannot be combined with [stopping]; remove one of them")
         yield from _gone(study, cluster)
@@ -132,11 +161,14 @@ class ClusterTable(Table, RoomTable):
             return tuple(table.make() for table in self.worker)
         return (WorkerClass("all", self.workers or 1, startup=self.startup),)
 
-    def make(self, resources: tuple[dict[str, float], ...]) -> ClusterModel:
-        """Return the model, for evaluations that need these resources."""
+    def make(self, resources: tuple[dict[str, float], ...], loaded: bool = False) -> ClusterModel:
+        """Return the model, for evaluations that need these resources; the log of its background load is read if `loaded`."""
         needs = tuple(Resources(one.get("CPU", 1.0), one.get("GPU", 0.0), one.get("memory", 0.0)) for one in resources)
         model = ClusterModel(self.classes(), self.rule, needs or (Resources(),), self.priorities or (0.0,))
         settings = [table.model_dump() for table in (self.checkpoint, self.copies) if table is not None]
+        if loaded and (background := self.background) is not None:
+            most = max(one.resources.cpus for one in model.classes)
+            settings += [{"load": read_load(Path(background.file), background.unit, background.start, most)}]
         return replace(model, **{key: value for table in settings for key, value in table.items()})
 
 

@@ -44,8 +44,9 @@ def _draw(axes: Axes, result: Result, cell: int, label: str) -> Sequence[Artist]
     axes.set_xlim(0, 1.02 * last if last else 1.0)
     found = placements(events).to_pylist()
     mine = [one for one in found if one["worker"] in place]
-    here, lanes = in_lanes([(place[one["worker"]], one["started_at"], one["ended_at"]) for one in mine])
-    ended, stopped = ([bar for bar, one in zip(here, mine, strict=True) if one["preempted"] == sign] for sign in (False, True))
+    stays = [(place[one["worker"]], one["started_at"], one["ended_at"]) for one in mine]
+    here, lanes = in_lanes([*stays, *_jobs(events, place, last)])
+    ended, stopped = ([bar for bar, one in zip(here, mine, strict=False) if one["preempted"] == sign] for sign in (False, True))
     away = _away(events, place, last, _study(result, cell))
     waits: Bars = [(_QUEUE, *span) for span in merged((one["queued_at"], one["started_at"]) for one in found)]
     layers = [
@@ -53,6 +54,7 @@ def _draw(axes: Axes, result: Result, cell: int, label: str) -> Sequence[Artist]
         _BarLayer("evaluation", ended, HALF / lanes, {"facecolor": "#2C6AA0", "edgecolor": "white", "linewidth": 0.5}),
         _BarLayer("stopped by a preemption", stopped, HALF / lanes,
          {"facecolor": "#F6E3A8", "edgecolor": "white", "hatch": "....", "linewidth": 0.5}),
+        _BarLayer("job of the log", here[len(mine) :], HALF / lanes, {"facecolor": "#B9B9B9", "edgecolor": "white"}),
         _BarLayer("away", away, HALF, {"facecolor": "white", "edgecolor": AWAY, "hatch": "//////", "linewidth": 0.6}),
         _BarLayer("an evaluation waits", waits, 0.14, {"facecolor": FAINT}),
     ]  # fmt: skip
@@ -82,23 +84,36 @@ def _classes(result: Result, cell: int) -> list[str]:
 
 
 def _away(events: Any, place: dict[int, int], last: float, study: Any) -> Bars:
-    """List the absences of workers: before they joined, after they left, and during preemptions."""
+    """List the absences of workers: before they joined, after they left, while they are stopped, and during preemptions."""
     away: Bars = []
-    first = 0
+    first, since = 0, dict[int, float]()
     for one in study.cluster.classes():
         for worker in range(first, first + one.count):
             if worker in place:
                 spans = ((0.0, min(one.joins, last)), (min(one.leaves, last), last))
                 away += [(place[worker], begin, end) for begin, end in spans if end > begin]
+        since |= {} if one.least is None else dict.fromkeys(range(first + one.least, first + one.count), 0.0)
         first += one.count
-    since: dict[int, float] = {}
-    moves = of_kinds(events, "worker_preempted", "worker_returned")
+    moves = of_kinds(events, "worker_preempted", "worker_returned", "workers_left", "workers_joined")
     for time, kind, worker in zip(*(moves[name].to_pylist() for name in ("time", "kind", "worker")), strict=True):
-        if kind == "worker_preempted":
+        if kind in ("worker_preempted", "workers_left") and worker is not None:
             since.setdefault(worker, time)
         elif worker in since and worker in place:
             away.append((place[worker], since.pop(worker), time))
     return away + [(place[worker], begin, last) for worker, begin in since.items() if worker in place]
+
+
+def _jobs(events: Any, place: dict[int, int], last: float) -> Bars:
+    """List the stays of parts of jobs on workers."""
+    bars, since = list[tuple[float, float, float]](), dict[tuple[int, int], list[float]]()
+    moves = of_kinds(events, "job_placed", "job_left")
+    for time, kind, *key in zip(*(moves[name].to_pylist() for name in ("time", "kind", "job", "worker")), strict=True):
+        begun = since.setdefault((key[0], key[1]), [])
+        if kind == "job_placed":
+            begun.append(time)
+        elif (begin := begun.pop(0)) is not None and key[1] in place:
+            bars.append((place[key[1]], begin, time))
+    return bars + [(place[worker], begin, last) for (_, worker), some in since.items() for begin in some if worker in place]
 
 
 def _label(axes: Axes, names: list[str], title: str, unit: str) -> None:

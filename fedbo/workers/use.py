@@ -19,7 +19,8 @@ class WorkerUse:
 
     Evaluations were `placed` on a worker and `preempted` there that often; `copies` of those placed were second ones. They had
     waited for the time `waited` on average, since they were queued, and for `longest` at most; the share `delayed` had to wait.
-    `utilisation` is the used share of the workers' CPU time, from 0 to the end of the run.
+    `utilisation` is the used share of the workers' CPU time, from 0 to the end of the run; jobs of a log use it
+    too.
     """
 
     cell: int
@@ -62,6 +63,9 @@ def _facts(events: Any, model: ClusterModel) -> dict[str, float]:
         used += (time - begun.pop(job)) * model.need(agent).cpus
         counts["preempted"] += kind == "preempted"
     used += sum((end - time) * model.need(job[0]).cpus for job, time in begun.items())
+    for kind, sign in (("job_placed", 1), ("job_left", -1)):
+        moves = of_kinds(events, kind)
+        used += sign * float(np.sum((end - column_of(moves, "time")) * column_of(moves, "cpus")))
     waited = np.array(waits or [0.0])
     have = model.total.cpus * end
     return {

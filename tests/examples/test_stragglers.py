@@ -1,12 +1,13 @@
 """The studies of `examples/stragglers`, each against a small simulation of its own that shares no code with the package.
 
-Each statistic of the replicates is compared with 300 simulated ones by Kolmogorov-Smirnov: 22 comparisons with a false alarm of
+Each statistic of the replicates is compared with 300 simulated ones by Kolmogorov-Smirnov: 26 comparisons with a false alarm of
 1e-4 each, seed 1 of the studies.
 """
 
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -282,3 +283,84 @@ def test_what_a_preemption_loses_is_the_work_since_the_last_checkpoint(
 
     ends = [max(row["time"] for row in events if row["kind"] == "done") for events in run(name, tmp_path)]
     agree(f"{name}, end", ends, [simulated(seed) for seed in range(SIMULATED)])
+
+
+# A cluster with jobs of others.
+
+
+def shared(rng: np.random.Generator, most: int, least: int, delay: float, idle: float) -> tuple[float, float]:
+    """Simulate 5 agents and the jobs of the log, one processor each, first come first served; return end and mean wait.
+
+    So many workers are there at `least`, and up to `most` come `delay` after they are needed, and go once `idle` for long.
+    """
+    jobs = [[int(word) for word in line.split()] for line in (EXAMPLES / "jobs.swf").read_text().splitlines() if line[0] != ";"]
+    events, order = list[tuple[float, int, str, Any]](), itertools.count()
+    for _, submit, wait, run, cores, *_ in sorted(jobs, key=lambda job: (job[1] + job[2] > 21600, job[1])):
+        if run > 0 and submit + wait + run > 21600:
+            length = (run - max(0, 21600 - submit - wait)) / 3600
+            heapq.heappush(events, (max(0.0, (submit - 21600) / 3600), next(order), "came", (cores, length)))
+    for agent in range(5):
+        heapq.heappush(events, (0.0, next(order), "asks", (agent, 11)))
+    queue, free, starting, there = list[tuple[float, float, Any]](), [0.0] * least, 0, least
+    waits, end = list[float](), 0.0
+    while events:
+        now = events[0][0]
+        while events and events[0][0] == now:
+            _, _, kind, what = heapq.heappop(events)
+            if kind == "came":
+                queue += [(now, what[1], None)] * what[0]
+            elif kind == "asks":
+                queue += [(now, float(rng.exponential()), what)]
+            elif kind == "started":
+                starting, there, free = starting - 1, there + 1, [*free, now]
+            elif kind == "ended":
+                free.append(now)
+                if what is not None and what[1] > 1:
+                    queue.append((now, float(rng.exponential()), (what[0], what[1] - 1)))
+                elif what is not None:
+                    end = max(end, now)
+        while queue and free:
+            came, length, who = queue.pop(0)
+            free.pop()
+            heapq.heappush(events, (now + length, next(order), "ended", who))
+            waits += [] if who is None else [now - came]
+        for _ in range(min(len(queue) - starting, most - there - starting)):
+            starting += 1
+            heapq.heappush(events, (now + delay, next(order), "started", None))
+        free.sort()
+        while there + starting > least and free and free[0] + idle <= now:
+            del free[0]
+            there -= 1
+        if there + starting > least and free:
+            heapq.heappush(events, (free[0] + idle, next(order), "looked", None))
+        if len(waits) == 55 and not any(kind == "ended" and what is not None for _, _, kind, what in events):
+            break
+    return end, float(np.mean(waits))
+
+
+CLUSTERS = {"background": (16, 16, 0.0, 0.0), "cloud": (24, 2, 0.2, 0.5)}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_jobs_of_a_log_keep_evaluations_waiting_as_in_a_simulation_of_them(name: str, tmp_path: Path) -> None:
+    ends, waits = [], []
+    for events in run(name, tmp_path):
+        ends.append(max(row["time"] for row in events if row["kind"] == "released"))
+        waits.append(float(np.mean([row["time"] - row["queued_at"] for row in events if row["kind"] == "placed"])))
+    simulated = [shared(np.random.default_rng(seed), *CLUSTERS[name]) for seed in range(SIMULATED)]
+    agree(f"{name}, end", ends, [end for end, _ in simulated])
+    agree(f"{name}, wait", waits, [wait for _, wait in simulated])
+
+
+def test_each_agent_is_asked_once_before_any_is_asked_again(tmp_path: Path) -> None:
+    rounds = [set[int]()]
+    settings = {"study.replicates": 1, "budget.iterations": 14}
+    result = fedbo.run(EXAMPLES / "longest_silent.toml", out=tmp_path / "run", overrides=settings)
+    for row in result.events.to_pylist():
+        if row["kind"] == "arrived":
+            rounds[-1].add(row["agent"])
+        elif row["kind"] == "round":
+            rounds.append(set())
+    assert [len(asked) for asked in rounds[:10]] == [10] * 10
+    assert set().union(*rounds[:5]) == set().union(*rounds[5:10]) == set(range(50)) and rounds[:5] == rounds[5:10]

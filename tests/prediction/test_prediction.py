@@ -14,6 +14,9 @@ from fedbo.coordinator.idle.sleeping import SleepingAgents
 from fedbo.coordinator.kernel import event_queue, fault_injection
 from fedbo.coordinator.kernel.network import Network
 from fedbo.coordinator.kernel.server import Server
+from fedbo.settings.records import changed
+from fedbo.workers import scaling
+from fedbo.workers.load import BackgroundLoad
 from fedbo.workers.models import ClusterModel
 from fedbo.workers.running import WorkerEvents
 
@@ -32,8 +35,9 @@ def exchange_differences(seed: int) -> Any:
 def cluster_differences(seed: int) -> Any:
     """Compare placements with their prediction; nothing where rounding decides what comes first."""
     world = draw_cluster(seed)
-    found, records, foreseen = [], cluster_run(world), Queue(world).run()
-    for times in ({record.time for record in records}, {time for time, *_ in foreseen}):
+    found, records, queue = [], cluster_run(world), Queue(world)
+    foreseen = queue.run()
+    for times in ({record.time for record in records}, {time for time, *_ in (*foreseen, *queue.others)}):
         if any(0.0 < after - before < ROUNDING for before, after in itertools.pairwise(sorted(times))):
             return None, 0
     for record in records:
@@ -41,7 +45,19 @@ def cluster_differences(seed: int) -> Any:
             index = record.query if record.step == 0 else world["evaluations"] - 1  # the last one is the only decision
             found.append((round(record.time, 7), record.agent, index, record.worker, record.copy is True))
     rounded = [(round(time, 7), *facts) for time, *facts in foreseen]
-    return sorted(set(found) ^ set(rounded)), len(found) - len(rounded)
+    last = max(time for time, *_ in rounded)
+    found += [(round(one.time, 7), *_of_load(one)) for one in records if _of_load(one) and one.time < last]
+    rounded += [(round(time, 7), *facts) for time, *facts in queue.others if time < last]
+    return sorted(set(found) ^ set(rounded), key=str), len(found) - len(rounded)
+
+
+def _of_load(record: Any) -> tuple[Any, ...]:
+    """Return what an event of the background load, or of workers that follow the queue, says; empty for any other one."""
+    if record.kind in ("job_placed", "job_left"):
+        return record.kind, record.job, record.worker
+    return (
+        (record.kind, record.worker) if record.kind in ("workers_joined", "workers_left") and record.worker is not None else ()
+    )
 
 
 @pytest.mark.parametrize("worlds", [40, LONG])
@@ -73,6 +89,13 @@ DEFECTS = {
         "progress",
         lambda before: lambda self, time: (before(self, time)[0], *before(self, time)[::2]),
     ),
+    "a part of a job ends early": (
+        cluster_differences,
+        BackgroundLoad,
+        "begin",
+        lambda before: lambda *given: [changed(after, delay=0.5 * after.delay) for after in before(*given)],
+    ),
+    "the last worker of a class starts first": (cluster_differences, scaling, "heappop", lambda before: lambda off: off.pop()),
     "placements come in between": (cluster_differences, event_queue, "_LAST", lambda before: 0),
     "a message that was given up is answered": (
         exchange_differences,

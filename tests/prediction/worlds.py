@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -35,7 +37,8 @@ from fedbo.coordinator.selection import Knowledge, Selection
 from fedbo.coordinator.staleness import Staleness
 from fedbo.coordinator.turns import TurnServer
 from fedbo.settings.durations import DurationLaw
-from fedbo.workers.models import ClusterModel, Resources, WorkerClass
+from fedbo.workers.job_log import read_load
+from fedbo.workers.models import ClusterModel, LoadPart, Resources, WorkerClass
 
 World = dict[str, Any]
 FAULT_KINDS = "hung woke slowed recovered cut joined down up absent returned suspected trusted".split()
@@ -267,7 +270,25 @@ def draw_cluster(seed: int) -> World:
         fault["notice"] = more.choice([0.0, 0.0, more.uniform(0.05, 1.0)])
         fault["at"] = [fault["at"], *more.choice([[], [fault["at"] + more.uniform(0.1, 2.0)]])]
     some = random.Random(f"copies {seed}")
+    load, scaled = random.Random(f"load {seed}"), random.Random(f"scaled {seed}")
+    jobs = []
+    for _ in range(load.choice([0, 0, 3, 12])):
+        submit = load.choice([0.0, load.uniform(0.0, 15.0)])
+        begin = submit + load.choice([0.0, load.uniform(0.0, 4.0)])
+        jobs.append((submit, begin, begin + load.uniform(0.1, 6.0), float(load.randint(1, 6))))
+    jobs.sort()
+    start = load.choice([0.0, 0.0, load.uniform(0.0, 6.0)])
+    if jobs and all(end <= start and submit < start for submit, _, end, _ in jobs):
+        start = 0.0
+    for group in classes:
+        group |= {"least": None, "delay": 0.0, "idle": 0.0}
+        if scaled.random() < 0.4:
+            group |= {"least": scaled.randint(0, group["count"]), "delay": scaled.choice([0.0, scaled.uniform(0.05, 1.5)])}
+            group |= {"idle": scaled.choice([0.0, scaled.uniform(0.05, 3.0)])}
     return {
+        "jobs": jobs,
+        "start": start,
+        "unit": load.choice([1.0, load.uniform(0.5, 2.0)]),
         "copies": some.choice(
             [None, {"after": some.uniform(0.3, 2.0), "quantile": some.choice([0.2, 0.5, some.uniform(0.1, 0.9)])}]
         ),
@@ -296,12 +317,15 @@ def cluster_run(world: World) -> list[LoggedEvent]:
             group["startup"],
             group["joins"],
             group["leaves"],
+            group["least"],
+            group["delay"],
+            group["idle"],
         )
         for group in world["classes"]
     )
     needs = tuple(Resources(*need) for need in world["needs"])
     more = (world["saves"] or {}) | (world["copies"] or {})
-    model = ClusterModel(classes, world["rule"], needs, tuple(world["priorities"]), **more)
+    model = ClusterModel(classes, world["rule"], needs, tuple(world["priorities"]), **more, load=_load(world))
     plan = tuple(FAULTS["preemption"](**{**fault, "at": tuple(fault["at"])}) for fault in world["preemptions"])
     policy = Policy(parallel=world["parallel"])
     setting = Setting(
@@ -315,3 +339,14 @@ def cluster_run(world: World) -> list[LoggedEvent]:
     common = AgentModels()
     lengths = {number: replace(common, evaluation=Constant(length)) for number, length in enumerate(world["lengths"])}
     return _log(setting, assembled(setting.task(), Immediate(), Environment(common, lengths, plan=plan, cluster=model)))
+
+
+def _load(world: World) -> tuple[LoadPart, ...]:
+    """Write the jobs of a world to a file and read it."""
+    if not world["jobs"]:
+        return ()
+    most = max(group["has"][0] for group in world["classes"])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "jobs.csv"
+        path.write_text("submit,start,end,cores\n" + "".join(",".join(map(repr, job)) + "\n" for job in world["jobs"]))
+        return read_load(path, world["unit"], world["start"], most)

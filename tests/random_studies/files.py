@@ -91,6 +91,21 @@ def draw_devices_file(draws: Draws, folder: Path) -> str:
     return str(path)
 
 
+def draw_jobs_file(draws: Draws, folder: Path) -> str:
+    """Write a log of jobs of a cluster, in its own columns or as SWF; return the file's path."""
+    jobs, lines = list[tuple[float, float, float, int]](), ["submit,start,end,cores"]
+    for _ in range(draws.whole(1, 25)):
+        submit = draws.number(0.0, 30.0)
+        begin = submit + draws.number(0.0, 5.0)
+        jobs.append((submit, begin, begin + draws.number(0.05, 6.0), draws.whole(1, 5)))
+    if draws.chance(0.3):
+        path = folder / f"jobs-{len(list(folder.iterdir()))}.swf"
+        rows = [f"{n} {a} {b - a} {c - b} {k} -1 -1 {k} -1 -1 1 1 1 -1 -1 -1 -1 -1" for n, (a, b, c, k) in enumerate(jobs)]
+        path.write_text("\n".join(["; drawn", *rows, "99 1 1 -1 -1 -1 -1 2 -1 -1 5 1 1 -1 -1 -1 -1 -1"]) + "\n")
+        return str(path)
+    return _write(folder, "jobs", [*lines, *(",".join(map(repr, job)) for job in jobs)])
+
+
 def draw_trace(draws: Draws, folder: Path, agents: list[int]) -> str:
     """Write windows of presence of some agents, the last of them long; return the file's path."""
     lines, word = ["agent,start,end"], draws.one_of("", "", "phone ")

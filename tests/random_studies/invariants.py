@@ -19,6 +19,7 @@ from tests.random_studies.laws.copies import copies
 from tests.random_studies.laws.cost import cost
 from tests.random_studies.laws.ledger import ledger
 from tests.random_studies.laws.lifetimes import lifetimes_sum_to_lives
+from tests.random_studies.laws.loads import loads, stays_of
 from tests.random_studies.laws.metrics import metrics
 from tests.random_studies.laws.placements import placements
 from tests.random_studies.laws.stopping import is_resumed, stopping_early
@@ -201,15 +202,21 @@ def _workers(run: RunTables) -> Iterator[str]:
     if model is None:
         return
     holds = [one.resources.cpus for one in model.classes for _ in range(one.count)]
-    for event in run.of("placed", "released", "preempted"):
+    loads, ends = defaultdict[int, list[tuple[float, float]]](list), {stay.number: stay.left for stay in stays_of(run)}
+    for event in run.of("placed", "released", "preempted", "job_placed"):
         worker = event["worker"]
         job, jobs = (event["agent"], event["step"], event["query"], event["copy"] is True), used[worker]
-        if event["kind"] == "placed":
+        for part, end in [*loads[worker]]:
+            if end <= event["time"]:
+                loads[worker].remove((part, end))
+        if event["kind"] == "job_placed":
+            loads[worker].append((event["cpus"], ends[event["sequence"]]))
+        elif event["kind"] == "placed":
             jobs[job] = model.need(event["agent"]).cpus
         elif jobs.pop(job, None) is None:
             yield f"evaluation {job} was {event['kind']} on worker {worker}, where it was not"
-        if sum(jobs.values()) > holds[worker] + NEAR:
-            yield f"worker {worker} had {jobs} at {event['time']}, and has {holds[worker]:g} CPUs"
+        if sum(jobs.values()) + sum(cpus for cpus, _ in loads[worker]) > holds[worker] + NEAR:
+            yield f"worker {worker} had {jobs} and {loads[worker]} at {event['time']}, and has {holds[worker]:g} CPUs"
 
 
 def _budget(run: RunTables) -> Iterator[str]:
@@ -286,6 +293,7 @@ LAWS: tuple[Callable[[RunTables], Iterator[str]], ...] = (
     _workers,
     placements,
     copies,
+    loads,
     _budget,
     cost,
     _interruptions,

@@ -35,6 +35,7 @@ from tests.random_studies.files import (
     draw_earlier_run,
     draw_history_file,
     draw_initial_file,
+    draw_jobs_file,
     draw_trace,
 )
 from tests.random_studies.methods import OWN
@@ -95,6 +96,8 @@ def features(study: Study) -> list[str]:
         "sweep": bool(study.sweep),
         "open budget": study.budget.is_open,
         "copies": study.cluster is not None and study.cluster.copies is not None,
+        "load": study.cluster is not None and study.cluster.background is not None,
+        "scaled": study.cluster is not None and any(one.least is not None for one in study.cluster.worker),
         "turns": study.exchange.make().selection.concurrency is not None,
         "informed selection": study.exchange.make().selection.is_informed,
         "limits": asked is not None and asked.constraints > 0,
@@ -188,6 +191,14 @@ def draw_document(rng: np.random.Generator, folder: Path | None = None, algorith
     if "cluster" in document and "stopping" not in document and draws.chance(0.4):
         often = {"after": draws.number(0.3, 2.0), "quantile": draws.number(0.05, 0.8)}
         document["cluster"]["copies"] = draws.keep(0.8, **often)
+    if "cluster" in document and folder is not None and draws.chance(0.4):
+        background = {"file": draw_jobs_file(draws, folder)}
+        background |= draws.keep(0.3, unit=draws.number(0.5, 3.0), start=draws.number(0.0, 8.0))
+        document["cluster"]["background"] = background
+    for worker in document.get("cluster", {}).get("worker", ()):
+        if draws.chance(0.4):
+            worker["least"] = draws.whole(0, worker["count"])
+            worker |= draws.keep(0.7, delay=draws.number(0.05, 2.0), idle=draws.number(0.05, 3.0))
     if "k" in document["exchange"] and draws.chance(0.2):
         document["exchange"]["k"] = draws.number(0.05, 0.95)
     if draws.chance(0.1):

@@ -36,7 +36,7 @@ FIXED = {
     "is a limit or a place of a figure": {"timeline.MAX_WORKERS", "timeline._QUEUE"},
     "is an index, or how many there are": {
         *("pending.DECISION", "event_queue._LAST", "window_kernel.N_MARKS", "window_kernel.N_FOUND"),
-        *("sleeping._ABSENCE", "copies.COPY"),
+        *("sleeping._ABSENCE", "copies.COPY", "models.LOAD", "scaling.STARTED"),
     },
     "is a unit or a number of the system": {"ray_pool.MIB", "isolated.MIB", "atomic._SECTOR", "rows._LEAST_WIDTH"}
     | {"children._PR_SET_PDEATHSIG"},

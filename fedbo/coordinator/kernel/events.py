@@ -160,6 +160,13 @@ class PlacementDue(NamedTuple):
     """Evaluations that wait for a worker of a cluster are placed; this is the last event of its instant."""
 
 
+class JobDue(NamedTuple):
+    """A part of a job of a cluster's background load enters the queue; with a `lease` it has ended."""
+
+    part: int
+    lease: int = 0
+
+
 class WorkersChanged(NamedTuple):
     """The workers of class `group` of a cluster join, or leave for good."""
 
@@ -190,6 +197,7 @@ Event = (
     | EvaluationEnded
     | StepDue
     | PlacementDue
+    | JobDue
     | MessageAtLink
     | MessageReceived
     | AnswerReceived
@@ -209,7 +217,7 @@ Event = (
 
 # Events that happen by themselves: a run in which nothing else is left to happen is over.
 BACKGROUND: Final = frozenset(
-    (AvailabilityChanged, RoundDeadline, FaultStarted, FaultEnded, WorkersChanged, WorkerPreempted, WorkerReturned)
+    (AvailabilityChanged, RoundDeadline, FaultStarted, FaultEnded, WorkersChanged, WorkerPreempted, WorkerReturned, JobDue)
 )
 MESSAGES: Final = frozenset((MessageAtLink, MessageReceived, AnswerReceived, AckTimeout))
 

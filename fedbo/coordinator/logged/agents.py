@@ -202,22 +202,48 @@ class EvaluationPreempted(NamedTuple):
     lost: float
 
 
+@logged_as("job_placed")
+class JobPlaced(NamedTuple):
+    """A part of a job that waited since `queued_at` starts on a worker."""
+
+    time: float
+    job: int
+    cpus: float
+    worker: int
+    queued_at: float
+    agent: int = COORDINATOR
+
+
+@logged_as("job_left")
+class JobLeft(NamedTuple):
+    """A part of a job leaves its worker; `lost` is the time there in vain."""
+
+    time: float
+    job: int
+    cpus: float
+    worker: int
+    lost: float | None
+    agent: int = COORDINATOR
+
+
 @logged_as("workers_joined")
 class ClassJoined(NamedTuple):
-    """All workers of a class join the cluster."""
+    """All workers of a class join the cluster, or one `worker` for the queue."""
 
     time: float
     worker_class: str
     agent: int = COORDINATOR
+    worker: int | None = None
 
 
 @logged_as("workers_left")
 class ClassLeft(NamedTuple):
-    """All workers of a class leave the cluster for good."""
+    """All workers of a class leave for good, or one `worker` that was idle."""
 
     time: float
     worker_class: str
     agent: int = COORDINATOR
+    worker: int | None = None
 
 
 @logged_as("worker_preempted")

@@ -92,6 +92,10 @@ class LoggedEvent(NamedTuple):
     """Agents that must give shares."""
     copy: Annotated[bool | None, pa.bool_()] = None
     """Whether it is the copy of a slow evaluation."""
+    job: Annotated[int | None, pa.int32()] = None
+    """Row of a job in the log of the cluster, from 1."""
+    cpus: Annotated[float | None, pa.float64()] = None
+    """CPUs of a part of a job."""
 
 
 EVENTS: Final = schema_of(LoggedEvent)

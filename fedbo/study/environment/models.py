@@ -59,7 +59,7 @@ def environment_of(study: StudyTables, replicate: int = 0) -> Environment:
         retry=network.retry,
         attempts=network.attempts,
         plan=tuple(_resolved(table.make(), who) for table in study.fault),
-        cluster=None if study.cluster is None else study.cluster.make(study.evaluation.make().resources),
+        cluster=None if study.cluster is None else study.cluster.make(study.evaluation.make().resources, loaded=True),
         idle_rows=study.record.idle,
         detection=None if study.detection is None else study.detection.make(),
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.task import objective_of
-from fedbo.algorithms.base import Algorithm, Array, Payload, Problem
+from fedbo.algorithms.base import Algorithm, Array, Inbound, Payload, Problem
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Federation
 from fedbo.objectives.space import from_unit
@@ -17,6 +17,8 @@ from fedbo_leak.listening import Heard, Letter
 from fedbo_leak.watched import Truth, WatchedRun
 
 Values = Callable[[Array, int], Array]  # the values (n,) of an agent's function at points (n, d) of the unit cube
+
+Hide = Callable[[Inbound], Payload]
 
 
 def values_of(federation: Federation, seed: int) -> Values:
@@ -30,15 +32,32 @@ def values_of(federation: Federation, seed: int) -> Values:
 
 
 def watch_lockstep(
-    algorithm: Algorithm, problem: Problem, values: Values, seed: int, federation: Federation | None = None
+    algorithm: Algorithm,
+    problem: Problem,
+    values: Values,
+    seed: int,
+    federation: Federation | None = None,
+    hide: Hide | None = None,
 ) -> WatchedRun:
-    """Run a method with all messages and the truth; without a `federation` no optimum is known."""
+    """Run a method with all messages and the truth; without a `federation` no optimum is known.
+
+    `hide` changes every message before anybody sees it.
+    """
     run = Lockstep(algorithm, problem, noisy(values), seed)
+    sent: list[dict[int, Payload]] = []
+
+    def changed(messages: list[Inbound]) -> list[Inbound]:
+        seen = messages if hide is None else [message._replace(payload=hide(message)) for message in messages]
+        sent.extend({} for _ in range(run.step + 1 - len(sent)))
+        sent[run.step] = {message.sender: message.payload for message in seen}
+        return seen
+
+    run.transmit = changed
     run.begin()
     run.exchange()
     run.run(None if problem.pulls else problem.iterations)
     agents = {agent: _truth(found, 0 if len(run.initial[agent]) else 1) for agent, found in enumerate(run.observed)}
-    heard = Heard(_letters(run.sent), _letters(run.answers))
+    heard = Heard(_letters(sent), _letters(run.answers))
     return WatchedRun(RunKey(0, "", seed), algorithm, problem, run.streams, federation, heard, agents)
 
 

@@ -3,8 +3,9 @@
     python benchmarks/hiding.py --out FILE [--half held-out] [--methods NAME ...] [--variants NAME ...] [--seeds 5]
 
 Each variant of a method runs in the five families of `fedbo_leak.table` and in the ten federations of the development half of
-`federations.py`, or in the held-out half alone; ten decisions after three random points, all agents in turn. The cheap attacks of the plug-in `fedbo-leak`
-attack the messages as they are sent. Every line of FILE is a variant in a federation; run it again to continue.
+`federations.py`, or in the held-out half alone; ten decisions after three random points, all agents in turn. The cheap attacks
+of the plug-in `fedbo-leak` attack the messages as they are sent. Every line of FILE is a variant in a federation; run it again
+to continue.
 
 - `coarse b`: points lie in the middle of cells of which an input has 2^b; other numbers have 2^b levels from the least to the
   largest of a message. The same number gives the same bits, so that nothing averages out.

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.lines import Line2D
-from scipy import stats
+from scipy import optimize, stats
 
 from fedbo.algorithms.base import Problem
 from fedbo.algorithms.catalog import catalogue, entry
@@ -211,6 +211,7 @@ def draw(found: Sequence[Cell], path: Path) -> None:
 
     figure = Figure(figsize=(13, 6.5), layout="constrained")
     gain, declared = gains(found), {cell.method.algorithm: cell.method.declared for cell in found}
+    labels = list[tuple[Any, dict[str, tuple[float, float]]]]()
     panels: dict[str, Callable[[str], tuple[float, float]]] = {
         "best points, to a curious coordinator": lambda name: leakage(found, name, COORDINATOR, best_point.BEST),
         "values, to a curious coordinator": lambda name: leakage(found, name, COORDINATOR, observations.VALUES),
@@ -224,33 +225,34 @@ def draw(found: Sequence[Cell], path: Path) -> None:
             look = {"color": COLOURS[[*Reveals].index(Reveals(declared[name]))], "linewidth": 0.4, "markersize": 4}
             spread = {"xerr": 0.0 if math.isnan(half) else half, "yerr": 0.0 if math.isnan(margin) else margin}
             axes.errorbar(value, height, fmt="s" if declared[name] == Reveals.NOISY_SUMS else "o", **spread, **look)
-        _label(axes, {name: (value, gain[name][0]) for name, (value, _) in shown.items()})
         axes.axhline(0.0, color=FAINT, linewidth=0.8)
         axes.set_xlim(-0.05, 1.05)
+        axes.set_yscale("symlog", linthresh=10.0)  # bandits, which make other numbers of evaluations, are far below
+        axes.set_yticks(ticks := [-80, -40, -20, -10, -5, 0, 5, 10, 20], [f"{tick:+d}" for tick in ticks])
+        labels.append((axes, {name: (value, gain[name][0]) for name, (value, _) in shown.items()}))
         axes.set_xlabel(f"leakage of {title}")
+    for axes, points in labels:  # now that the common range of heights is known
+        _label(axes, points)
     words = {Reveals(word): None for word in Reveals if word in declared.values() and word != Reveals.NOTHING}
     handles = [Line2D([], [], color=COLOURS[[*Reveals].index(word)], marker="o", linestyle="", label=word) for word in words]
-    figure.axes[0].legend(handles=handles, title="declared", fontsize=7, title_fontsize=7, loc="lower left")
+    figure.axes[1].legend(handles=handles, title="declared", fontsize=7, title_fontsize=7, loc="lower left")
     figure.axes[0].set_ylabel(f"score above that of {ALONE}, in % of the range of methods")
     figure.savefig(path, dpi=130)
 
 
 def _label(axes: Any, points: dict[str, tuple[float, float]]) -> None:
     """Write the names beside a panel at the heights of their points, moved apart, each with a line to its point."""
-    low, high = axes.get_ylim()
-    apart, names = (high - low) / 48, sorted(points, key=lambda name: points[name][1])
-    heights = [points[name][1] for name in names]
-    for place in range(1, len(names)):
-        heights[place] = max(heights[place], heights[place - 1] + apart)
-    top = high
-    for place in reversed(range(len(names))):
-        heights[place] = top = min(heights[place], top - apart)
-    for name, height in zip(names, heights, strict=True):
+    names, apart = sorted(points, key=lambda name: points[name][1]), 1 / 48
+    data, panel = axes.transData, axes.transAxes.inverted()
+    places = np.array([panel.transform(data.transform(points[name]))[1] for name in names])
+    steps = apart * np.arange(len(names))
+    heights = optimize.isotonic_regression(places - steps).x + steps  # as near to the points as order and distance let them be
+    for name, height in zip(names, heights.tolist(), strict=True):
         axes.annotate(
             name,
             points[name],
             xytext=(1.06, height),
-            textcoords=("axes fraction", "data"),
+            textcoords="axes fraction",
             fontsize=6,
             va="center",
             annotation_clip=False,

@@ -13,7 +13,7 @@ from annotated_types import Ge, Gt, Le
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import several
-from fedbo.algorithms.components.collaborative import Collaborative, CollaborativeState, improvement, next_member
+from fedbo.algorithms.components.collaborative import Collaborative, CollaborativeState, improvement, in_cells, next_member
 from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
 from fedbo.algorithms.components.inner_search import maximise_posterior
 from fedbo.algorithms.components.several import Several
@@ -44,7 +44,8 @@ class BestServer(NamedTuple):
 class ShareBest(Collaborative):
     """Sharing the best; `Collaborative` has the settings that are not named here.
 
-    **A message is an observation**: the best point that an agent has seen, and nothing else.
+    **A message is an observation**: the best point that an agent has seen, and nothing else. With `cells` it is the middle of
+    the cell where that point lies, so that it tells no evaluated point.
 
     form: "portfolio" evaluates a portfolio of incumbents; "box" searches the smallest box that holds all incumbents (Perrone et
       al. 2019).
@@ -59,7 +60,6 @@ class ShareBest(Collaborative):
     """
 
     horizon_use: ClassVar[str] = ""
-    reveals: ClassVar[Reveals] = Reveals.OBSERVATIONS
 
     form: Annotated[str, OneOf(("portfolio", "box"))] = "portfolio"
     """Portfolio to evaluate first, or bounding box to search."""
@@ -73,6 +73,13 @@ class ShareBest(Collaborative):
     """Widening of the box on every side."""
     front: Annotated[int, Ge(1)] = 5
     """Most points of a message where there are several objectives or bounds."""
+    cells: Annotated[int, Ge(0)] = 0
+    """Cells of an input, to whose middles points are moved before they are sent; 0 sends them exactly."""
+
+    @property
+    def reveals(self) -> Reveals:
+        """Return what messages reveal: evaluated points, or closely where they are."""
+        return Reveals.COMPUTABLE if self.cells and not self.values else Reveals.OBSERVATIONS
 
     def handles(self, problem: Problem) -> str:
         """Return why the settings do not suit the objectives and bounds of a problem; empty where they do."""
@@ -165,12 +172,12 @@ class ShareBest(Collaborative):
             else:
                 x, values = state.history_x, state.history_values
             chosen = best_points(values, state.objectives, np.array(state.references), self.front)
-            return ({"x": x[chosen]} if len(chosen) else None), state
+            return ({"x": in_cells(x[chosen], self.cells)} if len(chosen) else None), state
         u, y = self._known(state)
         if not len(y):
             return None, state
         best = int(y.argmax())
-        payload = {"x": from_coordinates(u[best], self.own.coordinates)}
+        payload = {"x": in_cells(from_coordinates(u[best], self.own.coordinates), self.cells)}
         return {**payload, "value": y[best : best + 1]} if self.values else payload, state
 
     def server_init(self, problem: Problem) -> BestServer:
@@ -262,7 +269,7 @@ def greedy_cover(x: Array, weight: Array, size: int, reach: float) -> npt.NDArra
 ALGORITHMS = {
     "share_best": Entry(
         ShareBest,
-        presets={"faithful": {"form": "box", "margin": 0.0, "every": 0}},
+        presets={"faithful": {"form": "box", "margin": 0.0, "every": 0}, "coarse": {"every": 1, "cells": 8}},
         summary="agents share their best points, as initial points or as a box to search",
     )
 }

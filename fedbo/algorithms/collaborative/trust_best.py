@@ -16,7 +16,7 @@ from annotated_types import Ge, Gt, Le
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Origin, Payload, Problem
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.components.collaborative import Collaborative, CollaborativeState
+from fedbo.algorithms.components.collaborative import Collaborative, CollaborativeState, in_cells
 from fedbo.algorithms.components.coordinates import distances, from_coordinates, to_coordinates
 from fedbo.algorithms.components.surrogate import Surrogate, evaluable
 from fedbo.algorithms.reveals import Reveals
@@ -57,13 +57,17 @@ class TrustBest(Collaborative):
     """Standard deviations of the bound by which incumbents are judged."""
     pay: Annotated[float, Gt(0), Le(1)] = 1.0
     """Most of all evaluations that may go to points of others in vain."""
+    cells: Annotated[int, Ge(0)] = 0
+    """Cells of an input, to whose middles points are moved before they are sent; 0 sends them exactly."""
     control: Annotated[str, OneOf(("none", "noise", "uniform", "alone"))] = "none"
     """Control of an experiment, fixed by the algorithm's name."""
 
     @property
     def reveals(self) -> Reveals:
-        """Return what messages reveal: evaluated points."""
-        return Reveals.NOTHING if self.control == "alone" else Reveals.OBSERVATIONS
+        """Return what messages reveal: evaluated points, or closely where they are."""
+        if self.control == "alone":
+            return Reveals.NOTHING
+        return Reveals.COMPUTABLE if self.cells else Reveals.OBSERVATIONS
 
     def sends(self, step: int) -> bool:
         """Return True before the start, and after every `every`-th iteration; False for the control "alone"."""
@@ -131,7 +135,7 @@ class TrustBest(Collaborative):
         x = from_coordinates(u[int(y.argmax())], self.own.coordinates)
         if self.control == "noise":
             x = evaluable(state.local, streams.rng("noise").random((1, len(x))))[0]
-        return {"x": x}, state
+        return {"x": in_cells(x, self.cells)}, state
 
     def server_init(self, problem: Problem) -> IncumbentServer:
         """Start without messages."""
@@ -162,7 +166,10 @@ def _returned(state: CollaborativeState, x: Array) -> tuple[npt.NDArray[np.bool_
 
 def _entry(control: str, summary: str) -> Entry:
     return Entry(
-        TrustBest, {"control": control}, presets={"careful": {"turn": 1, "pay": 0.25, "earlier_first": True}}, summary=summary
+        TrustBest,
+        {"control": control},
+        presets={"careful": {"turn": 1, "pay": 0.25, "earlier_first": True}, "coarse": {"cells": 8}},
+        summary=summary,
     )
 
 

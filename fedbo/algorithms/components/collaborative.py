@@ -126,6 +126,11 @@ class Collaborative(Marked, ABC):
         return self.own.fresh(u, local, streams, origin)
 
 
+def in_cells(x: Array, cells: int) -> Array:
+    """Move points of the unit cube to the middles of cells, of which each input has so many; 0 leaves them where they are."""
+    return x if not cells else (np.minimum(np.floor(x * cells), cells - 1) + 0.5) / cells
+
+
 def improvement(posterior: Posterior) -> Criterion:
     """Return the expected improvement over the largest posterior mean at observed points and at those under way."""
     return Criterion(incumbent(posterior, "mean", len(posterior.x)))

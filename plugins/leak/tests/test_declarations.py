@@ -39,5 +39,11 @@ def test_draws_are_no_noisy_sums() -> None:
         check_declaration(f"{HERE / 'planted_methods.py'}:Silent")
 
 
+@pytest.mark.parametrize("name", ["share_best", "trust_best"])
+def test_coarse_messages_tell_where_the_best_point_is_and_no_evaluated_point(name: str) -> None:
+    found = declared_and_measured({"name": name, "preset": "coarse"})
+    assert (found.declared, found.measured) == (Reveals.COMPUTABLE, Reveals.DRAWS)
+
+
 def test_sums_of_features_are_found_to_be_computable() -> None:
     assert declared_and_measured("fn_ucb", runs=5, agents=3).measured == Reveals.COMPUTABLE

@@ -74,7 +74,7 @@ class ShareBest(Collaborative):
     front: Annotated[int, Ge(1)] = 5
     """Most points of a message where there are several objectives or bounds."""
     cells: Annotated[int, Ge(0)] = 0
-    """Cells of an input, to whose middles points are moved before they are sent; 0 sends them exactly."""
+    """Cells of an input to whose middles sent points are moved; 0: sent exactly."""
 
     @property
     def reveals(self) -> Reveals:

@@ -58,7 +58,7 @@ class TrustBest(Collaborative):
     pay: Annotated[float, Gt(0), Le(1)] = 1.0
     """Most of all evaluations that may go to points of others in vain."""
     cells: Annotated[int, Ge(0)] = 0
-    """Cells of an input, to whose middles points are moved before they are sent; 0 sends them exactly."""
+    """Cells of an input to whose middles sent points are moved; 0: sent exactly."""
     control: Annotated[str, OneOf(("none", "noise", "uniform", "alone"))] = "none"
     """Control of an experiment, fixed by the algorithm's name."""
 

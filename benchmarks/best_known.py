@@ -1,12 +1,14 @@
-"""The best values known of surrogate tasks: searches each data set and prints `fedbo/objectives/tasks/best_known.py`.
+"""The best values known of surrogate tasks: searches each data set and prints `fedbo/objectives/tasks/best_known.json`.
 
 The search starts from the 16 best of 8,192 Sobol points. Around each it draws 64 points in each of 24 boxes, each 0.75 times
 as large as the one before. It prints values of single points, as an evaluation returns them.
 
-    python benchmarks/best_known.py > fedbo/objectives/tasks/best_known.py
+    python benchmarks/best_known.py > fedbo/objectives/tasks/best_known.json
 """
 
 from __future__ import annotations
+
+import json
 
 import numpy as np
 from scipy.stats.qmc import Sobol
@@ -16,15 +18,6 @@ from fedbo.objectives.space import from_unit
 from fedbo.objectives.tasks.tuning_tasks import LCBench, XGBoostTasks
 
 START, KEPT, BOXES, CLOUD = 2**13, 16, 24, 64
-
-HEADER = '''"""The best values known of the surrogate tasks at full fidelity, by collection and data set.
-
-Found by search, about 33,000 evaluations a data set: `python benchmarks/best_known.py`. The true ones may be larger.
-"""
-
-from __future__ import annotations
-
-BEST: dict[str, dict[str, float]] = {'''
 
 
 def best(federation: LCBench | XGBoostTasks, data_set: str, cube: Array) -> float:
@@ -45,15 +38,12 @@ def best(federation: LCBench | XGBoostTasks, data_set: str, cube: Array) -> floa
 
 
 def main() -> None:
-    """Search all data sets, and print the module."""
-    print(HEADER)
+    """Search all data sets, about 33,000 evaluations each, and print the file; the true values may be larger."""
+    found = dict[str, dict[str, float]]()
     for name, federation in (("lcbench", LCBench()), ("rbv2_xgboost", XGBoostTasks())):
         cube = Sobol(len(federation.parameters), scramble=False).random(START)
-        print(f'    "{name}": {{')
-        for data_set in federation.data_sets:
-            print(f'        "{data_set}": {best(federation, data_set, cube)!r},', flush=True)
-        print("    },")
-    print("}")
+        found[name] = {data_set: best(federation, data_set, cube) for data_set in federation.data_sets}
+    print(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

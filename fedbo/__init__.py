@@ -1,8 +1,9 @@
 """fedbo: asynchronous simulation of federated black-box optimisation.
 
 `run` runs a study, `load_study` checks one, `Result.open` reads an earlier run, and `tune` tunes a function at several sites in
-real time. `serve` and `join` carry out a study whose sites keep their objectives to themselves, over an authenticated network.
-What they raise is in `fedbo.errors`.
+real time. Other commands are functions of the same names, such as `validate`, `compare` and `bench`. `serve` and `join` carry
+out a study whose sites keep their objectives to themselves, over an authenticated network. What they raise is in
+`fedbo.errors`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 # reading a help text must not wait for Ray and SciPy. Type checkers read `__init__.pyi`, which `make reference` writes.
 _NAMES = {
     "fedbo.analysis.result": "Result",
-    "fedbo.functions": "load_study resume run",
+    "fedbo.functions": "compare load_study replay resume run validate",
     "fedbo.objectives.typed_spaces.spaces": "log",
     "fedbo.study.study": "Study",
 }

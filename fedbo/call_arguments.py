@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ _IN_PYTHON = (
     (re.compile(r"--set\b"), "overrides"),
     (re.compile(r"--algorithm\b"), "algorithms"),
     (re.compile(r"--trust\b(?: \(trust=True in Python\))?"), "trust=True"),
-    (re.compile(r"(?<![\w-])--(at|every|out|agents|points|seed|workers|address|callback)\b"), r"\1"),
+    (re.compile(r"(?<![\w-])--(at|every|out|agents|algorithms|belief|points|seed|workers|address|callback)\b"), r"\1"),
 )
 
 
@@ -76,13 +76,19 @@ def folder_of(name: str, given: Any) -> Path:
 
 
 def display_of(progress: Any) -> Progress | None:
-    """Return the progress display on standard error if it is asked for."""
-    if not arguments.flag("progress", progress):
-        return None
-    from fedbo.execution.progress import progress_for
+    """Return the progress display on standard error if it is asked for; otherwise only records, or None."""
+    from fedbo.execution.progress import progress_for, recorder
     from fedbo.figures.reports.tables import console
 
-    return progress_for(console(stderr=True))
+    return progress_for(console(stderr=True)) if arguments.flag("progress", progress) else recorder()
+
+
+def results_of(given: Any, trust: Any = False) -> list[Result]:
+    """Return a list of results as they are, and open the directories in it; ArgumentError for anything else."""
+    if isinstance(given, str | Path) or not isinstance(given, Iterable):
+        raise arguments.wrong("runs", given, "must be a list of results or of run directories, such as ['runs/a', 'runs/b']")
+    arguments.flag("trust", trust)
+    return [each if isinstance(each, Result) else Result.open(arguments.path("runs", each), trust) for each in given]
 
 
 def new_folder_of(given: Any) -> Path | None:

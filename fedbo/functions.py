@@ -1,4 +1,4 @@
-"""The functions `load_study`, `run` and `resume` of `fedbo`. What they need is imported when they are called."""
+"""The functions of `fedbo` that are in no room. What they need is imported when they are called."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Any
 from fedbo.settings import arguments as checks
 
 if TYPE_CHECKING:
+    from fedbo.analysis.records.records import Records
     from fedbo.analysis.result import Result
+    from fedbo.analysis.side_by_side import RunRow
     from fedbo.call_arguments import Overrides
     from fedbo.execution.notices import Callback
+    from fedbo.execution.replay import Replay
+    from fedbo.execution.requirements import Validation
     from fedbo.study.study import Study
 
 
@@ -26,6 +30,42 @@ def load_study(source: str | Path | Mapping[str, Any], overrides: Overrides = ()
 
     with named_in_python():
         return load_study(study_of(source), overrides_of(overrides), checks.flag("trust", trust))
+
+
+def validate(
+    study: str | Path | Mapping[str, Any], *, overrides: Overrides = (), trust: bool = False, time: bool = False
+) -> Validation:
+    """Check a study as `load_study` does, and estimate its cost; with `time` its duration too, which takes seconds."""
+    from fedbo.execution.requirements import validation
+    from fedbo.objectives.datasets.data import without_fetching
+
+    with without_fetching():
+        return validation(load_study(study, overrides, trust), checks.flag("time", time))
+
+
+def compare(runs: Sequence[Result | str | Path], *, trust: bool = False) -> Records[RunRow]:
+    """Return a row for each algorithm of each run, with the paired difference to the same one in the first run.
+
+    Raises ResultError for fewer than two runs, or for runs of different objectives.
+    """
+    from fedbo.analysis.side_by_side import side_by_side
+    from fedbo.call_arguments import named_in_python, results_of
+
+    with named_in_python():
+        return side_by_side(results_of(runs, trust))
+
+
+def replay(directory: str | Path, *, out: str | Path | None = None, verify: bool = False, trust: bool = False) -> Replay:
+    """Repeat a finished run in virtual time, from its study or from the record of real time, and compare the two.
+
+    `same` of the answer tells whether all is equal, and `difference` what is not first. With `verify`, nothing is kept but in
+    `out`. Raises DirectoryError where there is no such run.
+    """
+    from fedbo.call_arguments import folder_of, named_in_python, new_folder_of
+    from fedbo.execution.replay import replay as repeat
+
+    with named_in_python():
+        return repeat(folder_of("directory", directory), new_folder_of(out), verify, trust)
 
 
 def run(

@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "execution": CORE | {"study", "analysis"},
     "figures": CORE | {"study", "analysis"},
     "commands": CORE | {"study", "analysis", "execution", "figures", "callbacks"},
-    "figures/page": CORE | {"study", "analysis", "commands"},
+    "figures/page": CORE | {"study", "analysis", "commands", "call_arguments"},
     "privacy": ABOVE,
     "sites": ABOVE | {"privacy"},
     "stopping": ABOVE,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO, TypeVar
 
 import typer
 
+from fedbo.settings.logs import say
 from fedbo.settings.rooms import optional
 
 if TYPE_CHECKING:
@@ -112,13 +113,11 @@ def offered(name: str, option: str) -> Callable[..., Any]:
 
 
 def progress_display(quiet: bool) -> Progress | None:
-    """Return the progress display on standard error; None if it is to be quiet."""
-    if quiet:
-        return None
-    from fedbo.execution.progress import progress_for
+    """Return the progress display on standard error; if it is to be quiet, only records, or None."""
+    from fedbo.execution.progress import progress_for, recorder
     from fedbo.figures.reports.tables import console
 
-    return progress_for(console(stderr=True))
+    return recorder() if quiet else progress_for(console(stderr=True))
 
 
 def stop_interrupted(folder: Path | None, remedy: str, printed: Format) -> NoReturn:
@@ -139,7 +138,7 @@ def say_failures(failed: int, total: int, first: str) -> None:
 def note_failures(failed: int, total: int, first: str) -> None:
     """Print how many evaluations failed, if any did, to standard error."""
     if failed:
-        print(f"{failed} of {total} evaluations failed; first error: {first}", file=sys.stderr)
+        say(f"{failed} of {total} evaluations failed; first error: {first}")
 
 
 _diverted: list[tuple[TextIO, int | None]] = []  # standard output, and its file, while it is standard error

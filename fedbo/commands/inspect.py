@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
 
@@ -29,6 +28,7 @@ from fedbo.commands.arguments import (
     print_json,
 )
 from fedbo.settings.arguments import FigureKind
+from fedbo.settings.logs import say
 from fedbo.settings.rooms import optional_or
 
 if TYPE_CHECKING:
@@ -52,12 +52,9 @@ def validate(
     """
     from dataclasses import asdict
 
-    from fedbo.analysis.cost import endless_warning, estimate_cost, unused_ids
-    from fedbo.execution.requirements import missing
+    from fedbo.execution.requirements import validation
     from fedbo.figures.reports.tables import console, plain, study_facts
     from fedbo.objectives.datasets.data import without_fetching
-    from fedbo.study.check_metrics import stopping_note
-    from fedbo.study.listing import revealed
     from fedbo.study.study import load_study
 
     with without_fetching():
@@ -65,26 +62,27 @@ def validate(
     if full and printed is Format.text:
         print(checked.to_toml())
         return
-    cost, private = estimate_cost(checked), optional_or("privacy_estimates", [])(checked)
-    total = optional_or("total_estimate", None)(checked)
-    found = offered("forecast", "--time")(checked, time.process_time()) if timed else None
-    lacking, endless, judged = missing(checked), endless_warning(checked), stopping_note(checked)
-    unused = unused_ids(checked)
-    reveals = revealed(cell.study for cell in checked.cells())
+    if timed:
+        offered("forecast", "--time")
+    found = validation(checked, timed)
+    cost, total, duration = found.cost, found.epsilon_together, found.time
     if printed is Format.json:
-        facts = {**asdict(cost), "assumptions": cost.assumptions, "epsilon": plain(private), "reveals": reveals}
+        facts = {
+            **asdict(cost),
+            "assumptions": cost.assumptions,
+            "epsilon": plain(list(found.epsilon)),
+            "reveals": found.reveals,
+        }
         facts["epsilon_together"] = None if total is None else asdict(total)
-        facts |= {"missing": lacking, "endless": endless}
-        facts |= {} if judged is None else {"stopping": judged}
-        facts |= {} if unused is None else {"unused": unused}
-        facts |= {"time": None if found is None else {**asdict(found), "virtual": found.virtual}} if timed else {}
+        facts |= {"missing": None, "endless": None, **found.warnings}
+        facts |= {"time": None if duration is None else {**asdict(duration), "virtual": duration.virtual}} if timed else {}
         print_json({"study": checked.document(), "sha256": checked.digest(), "estimate": facts})
         return
-    console().print(study_facts(cost, optional_or("estimate_lines", ())(private, total), reveals))
-    for warning in filter(None, (lacking, endless, judged, unused)):
-        print(f"warning: {warning}", file=sys.stderr)
+    console().print(study_facts(cost, optional_or("estimate_lines", ())(found.epsilon, total), found.reveals))
+    for warning in found.warnings.values():
+        say(f"warning: {warning}")
     if timed:
-        print(offered("forecast_line", "--time")(found))
+        print(offered("forecast_line", "--time")(duration))
 
 
 def show(

@@ -29,6 +29,7 @@ from fedbo.commands.arguments import (
     stop_interrupted,
 )
 from fedbo.settings.interrupts import ends_at_once
+from fedbo.settings.logs import say
 from fedbo.settings.shown import quoted
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def run(
     from fedbo.execution.runner import resume_study, run_study
 
     if unused := unused_ids(checked):
-        print(f"warning: {unused}", file=sys.stderr)
+        say(f"warning: {unused}")
     same = out is not None and unfinished(out) and read_manifest(out).get("study_sha256") == checked.digest()
     if out is not None and same and _wants(f"'{out}' contains an unfinished run of this study. Resume it?"):
         kept = [one for one in (*(sets or []), *extra) if one.startswith(("hosting", "recovery"))]
@@ -128,9 +129,9 @@ def finish(carry_out: Callable[[], Result], printed: Format, again: str = "fedbo
 
     failed, first = failures(result)
     for line in refusals(result):
-        print(line, file=sys.stderr)
+        say(line)
     if trouble:
-        print(trouble, file=sys.stderr)
+        say(trouble)
     say_failures(failed, len(result.observations), first)
     if trouble:
         raise Stop(FAILED)

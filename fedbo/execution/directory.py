@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -31,6 +30,7 @@ from fedbo.coordinator.logged.table import EVENTS
 from fedbo.coordinator.runtime.event_log import MOMENTS
 from fedbo.coordinator.runtime.reports import REPORTS
 from fedbo.objectives.base import described
+from fedbo.settings.logs import say
 from fedbo.settings.rooms import optional_or
 from fedbo.settings.shown import quoted
 from fedbo.settings.version import fedbo_version
@@ -149,7 +149,7 @@ def check_versions(directory: Path, manifest: Mapping[str, Any]) -> None:
         what = ", ".join(f"{name} {manifest['versions'].get(name)} -> {versions()[name]}" for name in sorted(changed))
         raise DirectoryError(f"'{directory}': was started with other versions ({what}); install those, or run the study again")
     if others := other_kernels(manifest):
-        print(f"warning: {others}", file=sys.stderr)
+        say(f"warning: {others}")
 
 
 def other_kernels(manifest: Mapping[str, Any]) -> str:
@@ -168,7 +168,7 @@ def check_code(directory: Path, manifest: Mapping[str, Any], study: Study, chang
     if not changed:
         remedy = f"restore it, run the study again, or mix both versions: fedbo resume {quoted(directory)} --changed-code"
         raise DirectoryError(f"'{directory}': {words}; {remedy} (changed_code=True in Python)")
-    print(f"warning: {words}; the results mix both versions", file=sys.stderr)
+    say(f"warning: {words}; the results mix both versions")
 
 
 def differing_code(manifest: Mapping[str, Any], study: Study) -> list[str]:

@@ -5,7 +5,6 @@ It reads the files of the runs, so it works the same wherever they run, and it c
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -28,6 +27,7 @@ from fedbo.objectives.base import Federation
 from fedbo.objectives.goals import Goals
 from fedbo.objectives.outcome import is_note
 from fedbo.objectives.typed_spaces.typed import lattice_of
+from fedbo.settings.logs import say
 from fedbo.study.study import Study
 
 
@@ -75,7 +75,7 @@ class RunMonitor:
                 with suppress(FileNotFoundError):
                     lines = path.read_text(encoding="utf-8").splitlines()
                     for line in lines[self._places.get(path, 0) :]:
-                        print(f"warning: {line}", file=sys.stderr)
+                        say(f"warning: {line}")
                     self._places[path] = len(lines)
         for tables in self._tables:
             for found in tables.new():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from fedbo.actors.storage.rows import RunKey
 from fedbo.coordinator.logged.table import LoggedEvent as LoggedEvent
 from fedbo.objectives.typed_spaces.declared_space import in_words
 from fedbo.settings.errors import EvaluationWarning, warn_caller
+from fedbo.settings.logs import say
 from fedbo.settings.own_code import ends_process
 from fedbo.settings.shown import shown
 
@@ -122,7 +122,7 @@ class CallbackCalls:
                 self._callbacks.remove(each)
                 name = getattr(each, "__qualname__", type(each).__name__)
                 words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-                print(shown(f"callback {name} raised {words}, and was disabled; the study continues"), file=sys.stderr)
+                say(shown(f"callback {name} raised {words}, and was disabled; the study continues"))
         return enough
 
 

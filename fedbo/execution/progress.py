@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TextIO
+from typing import IO, Protocol, TextIO
 
 import numpy as np
 from rich.console import Console
@@ -17,6 +18,7 @@ from rich.table import Column
 from fedbo.actors.storage.rows import RunKey
 from fedbo.coordinator.runtime.actor import Run, RunProgress, RunSummary, WarmupRun
 from fedbo.objectives.base import Metric
+from fedbo.settings.logs import LOGGER, record
 from fedbo.settings.shown import shown
 from fedbo.study.problems import goals
 from fedbo.study.study import Study
@@ -104,13 +106,16 @@ class LiveProgress:
         )
         self._rows: dict[tuple[int, str], tuple[_ProgressRow, TaskID]] = {}
         self._all: TaskID | None = None
+        self._lines = LineProgress(console.file, silent=True)
 
     def note(self, words: str) -> None:
         """Print a line."""
         self._bars.console.print(words)
+        self._lines.note(words)
 
     def start(self, rows: Sequence[RowInfo]) -> None:
         """Show one bar for each row, and one for all if there are several."""
+        self._lines.start(rows)
         for info in rows:
             row = _ProgressRow(info)
             task = self._bars.add_task(row.name, total=1.0, start=False, value="", visible=len(rows) <= _ROWS)
@@ -121,6 +126,7 @@ class LiveProgress:
 
     def update(self, run: RunKey, done: int, total: int, best: float | None) -> None:
         """Move the row's bar."""
+        self._lines.update(run, done, total, best)
         row, task = self._rows[run.cell, run.algorithm]
         if not row.total:
             self._bars.start_task(task)
@@ -136,16 +142,21 @@ class LiveProgress:
 
 
 class LineProgress:
-    """Prints plain lines where there is no terminal, ever more rarely: a run of any length has some forty."""
+    """Prints plain lines where there is no terminal, ever more rarely: a run of any length has some forty.
 
-    def __init__(self, stream: TextIO, every: float = _EVERY) -> None:
-        self._stream, self._every = stream, every
+    Each is a record of the logger `fedbo`. A `silent` one prints nothing: what it records is on the stream already, if any.
+    """
+
+    def __init__(self, stream: IO[str] | None, every: float = _EVERY, silent: bool = False) -> None:
+        self._stream, self._every, self._silent = stream, every, silent
         self._rows: dict[tuple[int, str], _ProgressRow] = {}
         self._began = self._last = time.monotonic()
 
     def note(self, words: str) -> None:
         """Print a line."""
-        print(shown(words), file=self._stream, flush=True)
+        if not self._silent:
+            print(shown(words), file=self._stream, flush=True)
+        record(words, logging.INFO, self._stream)
 
     def start(self, rows: Sequence[RowInfo]) -> None:
         """Store the rows and the time."""
@@ -171,7 +182,7 @@ class LineProgress:
         left = f", {seconds * (1 / share - 1):.0f} s left" if _SURE <= share < 1 else ""
         best = f", {row.value}" if row.value else ""
         line = f"{row.name}: {row.share:.0%}{best} (all {share:.0%}, {seconds:.0f} s{left})"
-        print(shown(line), file=self._stream, flush=True)
+        self.note(line)
 
 
 def is_due(began: float, last: float, now: float, every: float = _EVERY) -> bool:
@@ -182,6 +193,11 @@ def is_due(began: float, last: float, now: float, every: float = _EVERY) -> bool
 def progress_for(console: Console, stream: TextIO | None = None) -> Progress:
     """Return bars for a terminal, lines otherwise."""
     return LiveProgress(console) if console.is_terminal else LineProgress(stream or sys.stderr)
+
+
+def recorder() -> Progress | None:
+    """Return a display that prints nothing but records its lines; None if nobody asks the logger `fedbo` for them."""
+    return LineProgress(None, silent=True) if LOGGER.isEnabledFor(logging.INFO) else None
 
 
 class Display:

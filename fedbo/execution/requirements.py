@@ -1,10 +1,20 @@
-"""The requirements of a study's objectives that may be missing: a data set or a library."""
+"""What a study takes: the data sets and libraries of its objectives, which may be missing, and all that it will cost."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
+from fedbo.analysis.cost import CostEstimate, endless_warning, estimate_cost, unused_ids
 from fedbo.objectives.base import LibraryMissingError
 from fedbo.objectives.datasets.data import DataDamagedError, DataMissingError, without_fetching
+from fedbo.settings.rooms import optional_or
+from fedbo.study.check_metrics import stopping_note
+from fedbo.study.listing import revealed
 from fedbo.study.study import Study
 
 ABSENT = (DataMissingError, DataDamagedError, LibraryMissingError)
@@ -50,3 +60,33 @@ def require_objective(study: Study) -> None:
     """Build the objective of the first target, with the errors of `require_objectives`, wherever evaluations run."""
     streams, agent = Streams(study.study.seed), study.targets[0]  # an agent's own draws differ from the common ones
     study.federation().objective(agent, streams.shared("objective"), streams.of(agent).rng("objective"))
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """A valid study: its cost, the privacy that it spends, what the messages of each algorithm reveal, and its duration.
+
+    `warnings` are by name: "missing" data, "endless" steps, an idle rule of "stopping", and "unused" agents.
+    """
+
+    study: Study = field(repr=False)
+    cost: CostEstimate
+    epsilon: Sequence[Any]
+    epsilon_together: Any
+    reveals: Mapping[str, Reveals]
+    warnings: Mapping[str, str]
+    time: Any
+
+
+def validation(study: Study, timed: bool = False) -> Validation:
+    """Estimate the cost of a study, and if `timed` its duration, for which each of its runs is started for seconds."""
+    notes = {"missing": missing(study), "endless": endless_warning(study), "stopping": stopping_note(study)}
+    return Validation(
+        study,
+        estimate_cost(study),
+        epsilon=optional_or("privacy_estimates", [])(study),
+        epsilon_together=optional_or("total_estimate", None)(study),
+        reveals=revealed(cell.study for cell in study.cells()),
+        warnings={name: words for name, words in (notes | {"unused": unused_ids(study)}).items() if words},
+        time=optional_or("forecast", None)(study, time.process_time()) if timed else None,
+    )

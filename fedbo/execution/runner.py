@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -48,6 +47,7 @@ from fedbo.execution.progress import Display, Progress
 from fedbo.execution.requirements import require_objectives
 from fedbo.execution.workers import JobRunner, job_runner
 from fedbo.settings.interrupts import interrupts, or_file
+from fedbo.settings.logs import say
 from fedbo.settings.own_code import ExitError, ends_process, exit_words
 from fedbo.settings.shown import quoted
 from fedbo.study.document import StudyError
@@ -125,7 +125,7 @@ def resume_study(
     with room_in(directory), locked(directory):
         check_kept(directory, manifest)
         for note in fall_back(study, directory):
-            print(note, file=sys.stderr)
+            say(note)
         manifest |= {"status": "running", "error": None, "resumed": manifest.get("resumed", 0) + 1, "files": {}}
         _note_code(manifest, study)
         write_manifest(directory, manifest)

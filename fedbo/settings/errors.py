@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import sys
 import warnings
 from collections.abc import Iterable
 from types import FrameType
+
+from fedbo.settings.logs import record
 
 _MANY = 30  # names, of which an error leaves out controls
 # What the plug-ins in fedbo's own repository have, by its kind, for the error where they are not installed.
@@ -31,11 +34,12 @@ class EvaluationWarning(RuntimeWarning):
 
 
 def warn_caller(words: str, category: type[Warning]) -> None:
-    """Issue a warning at the line outside of fedbo that called it, however deep in fedbo the reason is."""
+    """Issue a warning at the line outside of fedbo that called it, however deep in fedbo the reason is, and record it."""
     level = 1
     frame: FrameType | None = sys._getframe()
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "fedbo":
         level, frame = level + 1, frame.f_back
+    record(words, logging.WARNING, sys.stderr)
     warnings.warn(words, category, stacklevel=level)
 
 

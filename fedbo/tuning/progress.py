@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from html import escape
@@ -14,6 +15,7 @@ from rich.progress import Progress as RichProgress
 from fedbo.actors.storage.rows import RunKey
 from fedbo.execution.notices import Evaluation
 from fedbo.execution.progress import RowInfo, is_due
+from fedbo.settings.logs import record
 from fedbo.settings.shown import shown
 
 
@@ -62,7 +64,7 @@ class TuningProgress:
         self._bar.update(self._task, completed=self._ended, description=self.words)
         if self._notebook is not None:
             self._notebook.update(self)
-        elif is_due(self._began, self._last, time.monotonic()) or self._ended == self._total:
+        if is_due(self._began, self._last, time.monotonic()) or self._ended == self._total:
             self._say()
 
     def _repr_html_(self) -> str:
@@ -72,9 +74,12 @@ class TuningProgress:
     def note(self, words: str) -> None:
         """Print a line."""
         self._console.print(words)
+        record(words, logging.INFO, None if self._console.quiet else self._console.file)
 
     def start(self, rows: Sequence[RowInfo]) -> None:
         """Show the bar."""
+        if self._console.quiet:
+            return
         if self._console.is_terminal:
             self._bar.start()
         elif self._console.is_jupyter:
@@ -92,11 +97,11 @@ class TuningProgress:
 
     def on_end(self) -> None:
         """Print the final line, where there is no bar."""
-        if self._notebook is None and self.words != self._told:
+        if self.words != self._told:
             self._say()
 
     def _say(self) -> None:
-        if self._console.is_terminal:
-            return
         self._told, self._last = self.words, time.monotonic()
-        print(shown(self._told), file=self._console.file, flush=True)
+        if not (self._console.is_terminal or self._console.quiet or self._notebook is not None):
+            print(shown(self._told), file=self._console.file, flush=True)
+        record(self._told, logging.INFO, None if self._console.quiet else self._console.file)

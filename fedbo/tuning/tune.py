@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +25,7 @@ from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.spaces import written_space
 from fedbo.settings.arguments import flag, spelled_out
 from fedbo.settings.errors import ArgumentError, closest, warn_caller
+from fedbo.settings.logs import LOGGER, say
 from fedbo.settings.own_modules import is_earlier
 from fedbo.settings.rooms import optional
 from fedbo.study.document import StudyError, as_document
@@ -93,7 +95,8 @@ def tune(
     "sqlite:///study.db", that gets each evaluation when it ends. Raises the errors of `run`. See docs/tuning.md.
     """
     with named_in_python():
-        terminal = console(stderr=True) if flag("progress", progress) else None
+        terminal = console(stderr=True)
+        terminal.quiet = not flag("progress", progress)
         with giving(_place_of(objective), objective):
             result = succeeded(_tuned(objective, space, agents, options, terminal), warn=False)
     _, trouble = illustrate(result)
@@ -102,11 +105,11 @@ def tune(
     return result
 
 
-def _tuned(function: Callable[..., Any], space: Any, agents: int, options: Options, console: Console | None) -> Result:
+def _tuned(function: Callable[..., Any], space: Any, agents: int, options: Options, console: Console) -> Result:
     options = _given_options(options)
     callbacks = [FirstFailure(), *callbacks_of(options.get("callbacks", DEFAULTS["callbacks"]))]
     study = tuning_study(function, space, agents, options)
-    progress = None if console is None else _progress(study, console)
+    progress = None if console.quiet and not LOGGER.isEnabledFor(logging.INFO) else _progress(study, console)
     callbacks += [] if progress is None else [progress]
     out = Path(options["out"]) if "out" in options else None
     if "mirror" in options:
@@ -262,7 +265,7 @@ def _same(study: Study, directory: Path) -> bool:
         return False
     if manifest["status"] == "complete" and (differ := differing_code(manifest, study)):
         words = "changed after the run started; its results come from the earlier version"
-        print(f"warning: {', '.join(differ)} {words}", file=sys.stderr)
+        say(f"warning: {', '.join(differ)} {words}")
     return True
 
 

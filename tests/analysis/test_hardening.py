@@ -20,7 +20,7 @@ from fedbo.actors.storage.rows import TooLargeError, read_table
 from fedbo.analysis.records.text_table import TextTable
 from fedbo.analysis.result import Result
 from fedbo.cli import main
-from fedbo.figures.page.page import report
+from fedbo.figures.page.page import render_page
 from fedbo.objectives.datasets import data
 from fedbo.objectives.datasets.inventory import DataFile
 from fedbo.settings.shown import quoted
@@ -38,7 +38,7 @@ def test_a_cell_that_a_spreadsheet_would_run_is_text(cell: str, kept: bool) -> N
 
 
 def test_no_script_but_our_own_runs_in_a_report(tmp_path: Path) -> None:
-    text = report([Result.open(write_run(tmp_path / "run", document(agents=2, iterations=2)))])
+    text = render_page([Result.open(write_run(tmp_path / "run", document(agents=2, iterations=2)))])
     (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
     (policy,) = re.findall(r'Content-Security-Policy" content="(.*?)"', text)
     assert f"script-src 'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" in policy

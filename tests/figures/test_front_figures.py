@@ -18,7 +18,7 @@ from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.result import Result
 from fedbo.figures.fronts import FrontPanel, front_figures
 from fedbo.figures.layout import PlotError
-from fedbo.figures.page.page import report
+from fedbo.figures.page.page import render_page
 from fedbo.figures.plot import View, figure_of
 from fedbo.objectives.base import Array
 
@@ -124,7 +124,7 @@ def test_the_feasible_share_is_that_of_the_evaluations_so_far(result: Result) ->
 
 
 def test_a_report_has_fronts_that_can_be_read_and_hidden(result: Result) -> None:
-    page = report([result])
+    page = render_page([result])
     assert "<h2>Hypervolume so far</h2>" in page and "<h2>Fronts</h2>" in page and "<h2>Feasible evaluations</h2>" in page
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     assert found is not None
@@ -145,4 +145,4 @@ def test_studies_of_one_objective_have_no_fronts_and_without_limits_no_feasible_
         figure_of(plain, View("feasible"))
     with pytest.raises(ResultError, match="no fronts of cell 0: its study has one objective"):
         agent_fronts(plain, RunKey(0, "first", 0))
-    assert "<h2>Fronts</h2>" not in report([plain])
+    assert "<h2>Fronts</h2>" not in render_page([plain])

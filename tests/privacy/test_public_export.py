@@ -16,7 +16,7 @@ import fedbo
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.result import Result
 from fedbo.cli import OK, main
-from fedbo.figures.page.page import report
+from fedbo.figures.page.page import render_page
 from fedbo.privacy.public_export import RELEASED, export_public, private_labels
 from fedbo.study.study import StudyError, load_study
 from tests.random_studies.studies import draw_document
@@ -106,7 +106,7 @@ def check_public(result: Result, path: Path) -> None:
 def check(result: Result, folder: Path) -> None:
     assert private_labels(result)
     check_public(result, folder / "public.json")
-    shown, asked = (evaluations_of(report([result], agents)) for agents in (False, True))
+    shown, asked = (evaluations_of(render_page([result], agents)) for agents in (False, True))
     assert all(one == "[]" for one in shown), "no value of one evaluation"
     assert any(one != "[]" for one in asked) or not result.observations.num_rows  # as where nobody is there
 

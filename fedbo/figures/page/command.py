@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import unwrap
 from pathlib import Path
 from typing import Annotated
 
@@ -31,10 +32,6 @@ def report(
 
     For a private study the report omits values of single agents unless you set --agents. Means over agents have no noise.
     """
-    from fedbo.analysis.result import Result
-    from fedbo.figures.page.page import REPORT, write_report
+    from fedbo.figures.page.page import report as write
 
-    if out is None and len(folders) > 1:
-        raise typer.BadParameter("--out: is required for several runs; add --out report.html")
-    results = [Result.open(folder, trust) for folder in folders]
-    print(write_report(results, out or folders[0] / REPORT, agents, belief or None))
+    print(unwrap(write)(folders, out=out, agents=agents, beliefs=belief or None, trust=trust))

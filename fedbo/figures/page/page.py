@@ -22,6 +22,7 @@ from fedbo.analysis.described import failures
 from fedbo.analysis.result import Result
 from fedbo.analysis.summary import SummaryRow, main_algorithm
 from fedbo.analysis.timeline_bars import BAR_KINDS
+from fedbo.call_arguments import named_in_python, results_of
 from fedbo.figures.page.about import Failure, again, as_link, asked, chips, grouped_failures, titles
 from fedbo.figures.page.moments_data import MOST, MomentsPart, Shown, moments_part
 from fedbo.figures.page.panels import EXACT, PagePanel, curve_panels, feasible_panels, front_panels
@@ -94,6 +95,26 @@ class ReportError(FedboError, ValueError):
     """A report that cannot be written."""
 
 
+@named_in_python()
+def report(
+    runs: Sequence[Result | str | Path],
+    *,
+    out: str | Path | None = None,
+    agents: bool = False,
+    beliefs: Sequence[int] | None = None,
+    trust: bool = False,
+) -> Path:
+    """Write one HTML page about runs into `out`, by default report.html in the directory of a single run; return its path.
+
+    `agents` shows values of single agents of a private study too; `beliefs` are the agents whose beliefs are drawn. Raises
+    ReportError where the page cannot be written.
+    """
+    results = results_of(runs, trust)
+    if out is None and len(results) != 1:
+        raise ReportError("--out: is required for several runs; add --out report.html")
+    return write_report(results, results[0].directory / REPORT if out is None else Path(out), agents, beliefs)
+
+
 def write_report(results: Sequence[Result], path: Path, agents: bool = False, beliefs: Sequence[int] | None = None) -> Path:
     """Write the report of runs into a file, atomically, and return its path.
 
@@ -105,7 +126,7 @@ def write_report(results: Sequence[Result], path: Path, agents: bool = False, be
     """
     check_report(path, [result.directory for result in results])
     _check_beliefs(results, agents, beliefs or ())
-    written = report(results, agents, beliefs)
+    written = render_page(results, agents, beliefs)
     try:
         atomic.write_text(path, written)
     except OSError as error:
@@ -146,7 +167,7 @@ def _ranges(agents: Collection[int]) -> str:
     return f"{low} to {high}" if len(agents) == high - low + 1 else ", ".join(map(str, sorted(agents)))
 
 
-def report(
+def render_page(
     results: Sequence[Result], agents: bool = False, beliefs: Sequence[int] | None = None, refresh: float | None = None
 ) -> str:
     """Return the report of runs as HTML; the same runs result in the same bytes.

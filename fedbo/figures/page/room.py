@@ -14,7 +14,7 @@ ROOM = Room(
             "fedbo report runs/first",
         )
     },
-    names={"ReportError": "fedbo.figures.page.page:ReportError"},
+    names={"ReportError": "fedbo.figures.page.page:ReportError", "report": "fedbo.figures.page.page:report"},
     errors=("fedbo.figures.page.page:ReportError",),
-    functions={"report": "fedbo.figures.page.page:report", "write_report": "fedbo.figures.page.page:write_report"},
+    functions={"report": "fedbo.figures.page.page:render_page", "write_report": "fedbo.figures.page.page:write_report"},
 )

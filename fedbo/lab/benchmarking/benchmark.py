@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from fedbo.algorithms.catalog import catalogue, entry
 from fedbo.analysis.result import Result
+from fedbo.call_arguments import Overrides, display_of, named_in_python, overrides_of
 from fedbo.execution.again import has_ended, run_again
 from fedbo.execution.failures import RunError
 from fedbo.execution.progress import Progress
@@ -20,7 +22,9 @@ from fedbo.figures.style import save
 from fedbo.lab.benchmarking.ranks import draw_overview
 from fedbo.lab.benchmarking.significance import Overview, overview
 from fedbo.lab.benchmarking.suites import SUITES
+from fedbo.settings.arguments import path, whole, wrong
 from fedbo.settings.errors import unknown
+from fedbo.settings.logs import record, say
 from fedbo.settings.rooms import optional
 from fedbo.study.document import StudyError, read
 from fedbo.study.files import resolve_paths
@@ -119,12 +123,49 @@ class BenchmarkRequest:
 
 @dataclass(slots=True)
 class Benchmark:
-    """A finished benchmark: its results, the tasks that were left out with the reason, and the tasks whose studies failed."""
+    """A finished benchmark: its results, the tasks that were left out with the reason, and the tasks whose studies failed.
 
-    request: BenchmarkRequest
+    `overview` has the statistics over all tasks, and `paths` are the tables, the figure and the report, once they are written.
+    """
+
+    request: BenchmarkRequest = field(repr=False)
     results: list[Result] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    overview: Overview | None = field(default=None, repr=False)
+    paths: list[Path] = field(default_factory=list)
+
+
+@named_in_python()
+def bench(
+    suite: str | Path,
+    *,
+    algorithms: Sequence[str] = (),
+    replicates: int | None = None,
+    quick: bool = False,
+    seed: int | None = None,
+    overrides: Overrides = (),
+    out: str | Path | None = None,
+    progress: bool = False,
+) -> Benchmark:
+    """Run two or more algorithms, "name/preset" for a preset, on every task of a suite or a folder of study files.
+
+    By default the algorithms are those of the files, with 20 replicates, or 3 short ones if `quick`. `overrides` set the
+    hosting. Runs that `out`, by default under `runs/`, has already are used again. The answer's `overview.pairs` are the paired
+    tests, `overview.ranking` the mean ranks, `results` a run for each task. Raises StudyError where no task can run.
+    """
+    if isinstance(algorithms, str) or len(algorithms) == 1:
+        raise wrong("algorithms", algorithms, "must be two or more names, such as ['random', 'fts']")
+    for name, value, least in (("replicates", replicates, 1), ("seed", seed, 0)):
+        if value is not None:
+            whole(name, value, least)
+    folder = Path(out or Path("runs") / f"bench-{Path(path('suite', suite)).name}{'-quick' * quick}")
+    hosting = overrides_of(overrides)
+    request = BenchmarkRequest(str(suite), folder, algorithms, replicates=replicates, seed=seed, quick=quick, hosting=hosting)
+    made = run_benchmark(request, lambda line: (say if progress else record)(line, logging.INFO), lambda: display_of(progress))
+    if made.results:
+        write_benchmark(made)
+    return made
 
 
 def run_benchmark(
@@ -192,8 +233,8 @@ def _document(request: BenchmarkRequest, source: BenchmarkSource) -> Mapping[str
     return {**tables, "study": header, "budget": budget, "algorithm": algorithms}
 
 
-def write_benchmark(made: Benchmark) -> tuple[Overview, list[Path]]:
-    """Compare the methods over all tasks; write the tables, the figure and the report, and return their paths."""
+def write_benchmark(made: Benchmark) -> None:
+    """Compare the methods over all tasks; write the tables, the figure and the report."""
     out = made.request.out
     found = overview(made.results, tuple(made.request.algorithms))
     make_folder(out / "tables")
@@ -202,5 +243,6 @@ def write_benchmark(made: Benchmark) -> tuple[Overview, list[Path]]:
     figure = draw_overview(found)
     FigureCanvasAgg(figure)
     save(figure, out / FIGURE, 110)
-    written, write_report = [out / "tables", out / FIGURE], optional("write_report")
-    return found, written if write_report is None else [*written, write_report(made.results, out / "report.html")]
+    made.overview, made.paths = found, [out / "tables", out / FIGURE]
+    if (write_report := optional("write_report")) is not None:
+        made.paths.append(write_report(made.results, out / "report.html"))

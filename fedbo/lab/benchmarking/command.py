@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
+from inspect import unwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,12 +18,13 @@ from fedbo.commands.arguments import (
     Workers,
     hosting_sets,
     print_json,
-    progress_display,
     stop_interrupted,
 )
+from fedbo.settings.logs import say
 
 if TYPE_CHECKING:
     from fedbo.lab.benchmarking.benchmark import Benchmark
+    from fedbo.lab.benchmarking.significance import Overview
 
 
 def bench(
@@ -52,40 +53,33 @@ def bench(
 
     Runs that already finished in the same directory are reused. Repeat the command to continue after Ctrl-C.
     """
-    from fedbo.lab.benchmarking.benchmark import BenchmarkRequest, run_benchmark
+    from fedbo.lab.benchmarking.benchmark import bench as run
 
-    folder = to or Path("runs") / f"bench-{Path(suite).name}{'-quick' * quick}"
     chosen = [word for one in (algorithms or "").split(",") if (word := one.strip())]
     if len(chosen) == 1:
         raise typer.BadParameter(f"--algorithms {chosen[0]}: names one algorithm; name two or more to compare")
-    request = BenchmarkRequest(
-        suite, folder, chosen, replicates=replicates, seed=seed, quick=quick, hosting=hosting_sets(workers, address)
-    )
-
-    def notify(line: str) -> None:
-        if not quiet:
-            print(line, file=sys.stderr)
-
+    sizes: dict[str, Any] = {"replicates": replicates, "quick": quick, "seed": seed}
+    hosting = hosting_sets(workers, address)
     try:
-        made = run_benchmark(request, notify, lambda: progress_display(quiet))
-    except KeyboardInterrupt:
+        made = unwrap(run)(suite, algorithms=chosen, **sizes, overrides=hosting, out=to, progress=not quiet)
+    except KeyboardInterrupt as stop:
+        folder = stop.args[0] if stop.args else to
         stop_interrupted(folder, "run the same command again to continue", printed)
     for line in made.left_out:
-        print(f"skipped: {line}", file=sys.stderr)
-    if not made.results:
+        say(f"skipped: {line}")
+    if made.overview is None:
         raise Stop(FAILED)
-    _print_benchmark(made, printed)
+    _print_benchmark(made.overview, made, printed)
     if made.failed:
         raise Stop(FAILED)
 
 
-def _print_benchmark(made: Benchmark, printed: Format) -> None:
-    """Write the tables, the figure and the report, and print the tables and the paths."""
+def _print_benchmark(found: Overview, made: Benchmark, printed: Format) -> None:
+    """Print the tables and the paths."""
     from fedbo.figures.reports.tables import console, plain
     from fedbo.figures.reports.views import statistics_table
-    from fedbo.lab.benchmarking.benchmark import write_benchmark
 
-    found, paths = write_benchmark(made)
+    paths = made.paths
     if printed is Format.json:
         tables = [{"name": one.name, "headings": list(one.headings), "rows": plain(list(one.rows))} for one in found.tables()]
         print_json({"tables": tables, "left_out": made.left_out, "failed": made.failed, "paths": list(map(str, paths))})

@@ -14,6 +14,7 @@ ROOM = Room(
             "fedbo bench suite --quick --algorithms gp_ei,fts",
         )
     },
+    names={"bench": "fedbo.lab.benchmarking.benchmark:bench"},
     functions={
         "statistics_section": "fedbo.lab.benchmarking.ranks:statistics_section",
         "suites": "fedbo.lab.benchmarking.suites:suites",

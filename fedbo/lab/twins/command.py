@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from inspect import unwrap
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -34,23 +35,10 @@ def fit(
     A log has a column duration, or started and finished; it may have agent, coordinates from 0 to 1 in u1, u2, …, and ended: 0
     where an evaluation was cut short.
     """
-    from fedbo.actors.storage import atomic
-    from fedbo.lab.twins.fitting import fit_world
-    from fedbo.lab.twins.sources import keep_durations, measure
+    from fedbo.lab.twins.functions import fit as fit_source
     from fedbo.lab.twins.words import world_facts, world_toml
-    from fedbo.study.paths import make_folder
 
-    measured = measure(source, algorithm, cell)
-    file = None
-    if out is not None:
-        make_folder(out)
-        file = str(keep_durations(measured, out.resolve(), seed))
-    world = fit_world(measured, seed, file)
-    if out is not None:
-        from fedbo.lab.twins.figure import draw_durations
-
-        draw_durations(measured, world, out, source.name)
-        atomic.write_text(out / "world.toml", world_toml(world, str(source), seed))
+    world = unwrap(fit_source)(source, algorithm=algorithm, cell=cell, seed=seed, out=out)
     if printed is Format.json:
         print_json(world_facts(world))
     else:
@@ -67,32 +55,14 @@ def twin(
     printed: Printed = Format.text,
 ) -> None:
     """Rebuild a run in virtual time from its fit, compare both, and predict the effect of --set."""
-    from fedbo.analysis.result import Result
-    from fedbo.lab.twins.twins import Twin, facts_of_prediction, ratios
-    from fedbo.lab.twins.words import change_lines, cut_short, prediction_lines
+    from fedbo.lab.twins.functions import twin as rebuild
+    from fedbo.lab.twins.twins import facts_of_prediction
 
-    with Twin(Result.open(folder, trust), algorithm, seed) as made:
-        if sets:
-            made.study(replicates, sets)  # what is wrong is said at once
-        unchanged = made.predict(replicates)
-        changed = made.predict(replicates, sets) if sets else None
-    if printed is Format.json:
-        what_if = None if changed is None else {**facts_of_prediction(changed), "ratios": ratios(changed, unchanged)}
-        print_json(
-            {
-                "algorithm": made.label,
-                "unfinished": dict(made.world.unfinished),
-                "twin": facts_of_prediction(unchanged),
-                "changed": what_if,
-            }
-        )
+    options: dict[str, Any] = {"algorithm": algorithm, "replicates": replicates, "seed": seed, "trust": trust}
+    found = unwrap(rebuild)(folder, overrides=sets or (), **options)
+    if printed is Format.text:
+        print(found.words)
         return
-    print(f"twin of '{made.label}': {replicates} replicates, {unchanged.workers} workers")
-    if made.others:
-        print(f"other algorithms for --algorithm: {', '.join(made.others)}")
-    if not unchanged.recorded.messages:
-        print(f"'{made.label}' sent no message")
-    for line in (*cut_short(made.world), *prediction_lines(unchanged)):
-        print(line)
-    for line in () if changed is None else change_lines(changed, unchanged, sets or ()):
-        print(line)
+    what_if = None if found.changed is None else {**facts_of_prediction(found.changed), "ratios": found.ratios}
+    facts = {"algorithm": found.algorithm, "unfinished": dict(found.world.unfinished)}
+    print_json({**facts, "twin": facts_of_prediction(found.unchanged), "changed": what_if})

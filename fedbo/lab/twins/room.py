@@ -21,7 +21,11 @@ ROOM = Room(
             "fedbo twin runs/first --set exchange.mode=immediate",
         ),
     },
-    names={"MeasurementError": "fedbo.lab.twins.measurements:MeasurementError"},
+    names={
+        "MeasurementError": "fedbo.lab.twins.measurements:MeasurementError",
+        "fit": "fedbo.lab.twins.functions:fit",
+        "twin": "fedbo.lab.twins.functions:twin",
+    },
     errors=("fedbo.lab.twins.measurements:MeasurementError",),
     functions={"forecast": "fedbo.lab.twins.forecasts:forecast", "forecast_line": "fedbo.lab.twins.forecasts:forecast_line"},
 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from inspect import unwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -16,15 +17,9 @@ from fedbo.commands.arguments import (
     Workers,
     hosting_sets,
     print_json,
-    progress_display,
     stop_interrupted,
 )
 from fedbo.settings.shown import quoted
-
-if TYPE_CHECKING:
-    from fedbo.analysis.result import Result
-    from fedbo.study.study import Study
-
 
 _MOST_POINTS = 100_000
 
@@ -52,42 +47,19 @@ def worth(
 
     The command adds local, federated, control and pooled algorithms to the study. Use at least ten replicates.
     """
-    from fedbo.analysis.finished_run import trusted_cells
     from fedbo.analysis.result import Result
     from fedbo.figures.reports.tables import console, plain
-    from fedbo.lab.worth.gain import estimate_gain
-    from fedbo.lab.worth.report import verdict, worth_table
+    from fedbo.lab.worth.function import worth as ask
+    from fedbo.lab.worth.report import worth_table
 
-    if (study / "study.toml").is_file():
-        result = Result.open(study, trust)
-    else:
-        from fedbo.lab.worth.report import worth_study
-        from fedbo.study.study import load_study
-
-        asked, left = worth_study(load_study(study, [*(sets or []), *hosting_sets(workers, None)], trust=True))
-        for line in left:
-            typer.echo(f"skipped, because it does not fit the study: {line}", err=True)
-        result = _carried_out(asked, out, printed, quiet)
-    found = verdict(result, estimate_gain(trusted_cells(result)[0].study, points))
-    if printed is Format.json:
-        print_json({"directory": str(result.directory), **plain(found)})
-        return
-    console().print(worth_table(found, result))
-    print(f"results: {result.directory}")
-
-
-def _carried_out(study: Study, out: Path | None, printed: Format, quiet: bool) -> Result:
-    """Run a study, resume it if it was interrupted, or open it if it has ended."""
-    from fedbo.analysis.manifest import read_manifest
-    from fedbo.analysis.result import Result
-    from fedbo.execution.directory import unfinished
-    from fedbo.execution.runner import resume_study, run_study
-
-    same = out is not None and (out / "manifest.json").is_file() and read_manifest(out).get("study_sha256") == study.digest()
+    changes = [*(sets or []), *hosting_sets(workers, None)]
     try:
-        if out is not None and same:
-            return resume_study(out, (), progress_display(quiet)) if unfinished(out) else Result.open(out)
-        return run_study(study, out, progress_display(quiet))
+        found = unwrap(ask)(study, overrides=changes, out=out, points=points, progress=not quiet, trust=trust)
     except KeyboardInterrupt as stop:
         folder = stop.args[0] if stop.args else None
         stop_interrupted(folder, f"continue with: fedbo worth STUDY --out {quoted(folder)}", printed)
+    if printed is Format.json:
+        print_json(plain(found))
+        return
+    console().print(worth_table(found, Result.open(found.directory, trust)))
+    print(f"results: {found.directory}")

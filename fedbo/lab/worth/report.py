@@ -62,10 +62,11 @@ class Worth:
 class WorthReport:
     """The comparison with its verdict as text.
 
-    `local` is the best local algorithm. `enough` is the number of its iterations after which an agent reaches the level of the
-    best common point; None if it does not.
+    `directory` is that of its run. `local` is the best local algorithm. `enough` is the number of its iterations after which an
+    agent reaches the level of the best common point; None if it does not.
     """
 
+    directory: str
     rows: tuple[Worth, ...]
     gain: Gain
     local: str
@@ -134,9 +135,8 @@ def verdict(result: Result, gain: Gain) -> WorthReport:
     # With limits or several objectives, traces and the common point of the first objective are different quantities.
     comparable = is_plain(result.manifest, 0)
     enough = _enough(traces[local], gain.common, last) if comparable else None
-    if not comparable:
-        return WorthReport(tuple(rows), gain, local, enough, tuple(_words_on_messages(rows, local)))
-    return WorthReport(tuple(rows), gain, local, enough, tuple(_words(rows, gain, local, (enough, last), metric)))
+    words = _words(rows, gain, local, (enough, last), metric) if comparable else _words_on_messages(rows, local)
+    return WorthReport(str(result.directory), tuple(rows), gain, local, enough=enough, words=tuple(words))
 
 
 def _roles(result: Result) -> dict[str, Role]:

@@ -14,4 +14,5 @@ ROOM = Room(
             "fedbo worth first.toml",
         )
     },
+    names={"worth": "fedbo.lab.worth.function:worth"},
 )

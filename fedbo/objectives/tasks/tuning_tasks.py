@@ -7,20 +7,24 @@ Pfisterer et al. 2022) or from complete tables (`mlp_tasks`, `fcnet`, `nas_tasks
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge, Le
 
 from fedbo.objectives.base import Fidelity, Metric, Objective, Parameter, Part, require, require_agent
-from fedbo.objectives.tasks.best_known import BEST
 from fedbo.objectives.tasks.collections import FCNET, LCBENCH, MLP, NAS, XGBOOST, Collection
 from fedbo.objectives.tasks.complete_tables import SECONDS, Grid, TableTask
 from fedbo.objectives.tasks.scenarios import EpochTask, Scenario, SurrogateTask
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.settings.ranges import check
+
+# The best values known at full fidelity, by collection and data set, from a search: `python benchmarks/best_known.py`.
+BEST: dict[str, dict[str, float]] = json.loads(Path(__file__).with_name("best_known.json").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from fedbo.cli import WRONG_INPUT, main
 from fedbo.commands.watch.command import PageServer
 from fedbo.commands.watch.run_watch import ResultSoFar, result_so_far, state_of_files
 from fedbo.execution.runner import resume_study, run_study
-from fedbo.figures.page.page import report
+from fedbo.figures.page.page import render_page
 from fedbo.privacy.public_export import is_private
 from fedbo.settings.errors import FedboError
 from fedbo.study.study import load_study
@@ -138,21 +138,21 @@ def test_the_page_of_a_run_that_goes_on_is_that_of_its_last_snapshots(tmp_path: 
     before, result = state_of_files(folder), result_so_far(folder)
     assert isinstance(result, ResultSoFar)
     assert 0 < len(result.observations) < 2 * 9 and len(result.events) > 0
-    page = report([result], refresh=5.0)
+    page = render_page([result], refresh=5.0)
     assert "not complete (running)" in page and "refreshes every 5 seconds" in page
     assert '"refresh":5.0' in page and '"running":true' in page
     resume_study(folder)
     assert state_of_files(folder) != before
     whole = result_so_far(folder)
     assert not isinstance(whole, ResultSoFar) and len(whole.observations) == 2 * 9
-    assert '"refresh":null' in report([whole]) and "refreshes every" not in report([whole])
+    assert '"refresh":null' in render_page([whole]) and "refreshes every" not in render_page([whole])
 
 
 def test_a_run_without_a_snapshot_has_a_page(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", document(2, 2, 1), status="running")
     for name in ("observations", "events"):
         (folder / f"{name}.parquet").unlink()
-    page = report([result_so_far(folder)], refresh=2.0)
+    page = render_page([result_so_far(folder)], refresh=2.0)
     assert "No evaluation has finished." in page and "refreshes every 2 seconds" in page
 
 

@@ -22,7 +22,7 @@ from fedbo.execution.runner import run_study
 from fedbo.figures.page import moments_data
 from fedbo.figures.page.moments import DOING, FATES, moments_of
 from fedbo.figures.page.moments_data import COLOURS, FEW, Shown, moments_part
-from fedbo.figures.page.page import report
+from fedbo.figures.page.page import render_page
 from fedbo.study.study import load_study
 
 BIG = 4_000_000  # bytes of a report with 100 agents and 50 iterations
@@ -47,7 +47,7 @@ def troubled(tmp_path_factory: pytest.TempPathFactory) -> Result:
 
 
 def test_the_columns_are_those_of_the_run(troubled: Result) -> None:
-    found = data_of(report([troubled]))["moments"]["r0-c0-t0"]
+    found = data_of(render_page([troubled]))["moments"]["r0-c0-t0"]
     traces = [one for one in troubled.traces if (one.algorithm, one.replicate) == ("Together", 0)]
     events = one_run(troubled.events, 0, "Together", 0)
     run = moments_of(events, traces, troubled.metric(0), fault_names(troubled.study))
@@ -71,7 +71,7 @@ def test_the_columns_are_those_of_the_run(troubled: Result) -> None:
 
 
 def test_maps_of_beliefs_are_bytes_between_their_ends(troubled: Result) -> None:
-    found = data_of(report([troubled]))["moments"]["r0-c0-t0"]
+    found = data_of(render_page([troubled]))["moments"]["r0-c0-t0"]
     assert found["beliefs"] and [one["name"] for one in found["inputs"]] == ["C", "gamma"]
     for belief in found["beliefs"].values():
         assert belief["name"] == "posterior draw" and 1 <= len(belief["moments"]) <= 12
@@ -85,7 +85,7 @@ def test_maps_of_beliefs_are_bytes_between_their_ends(troubled: Result) -> None:
 def test_a_belief_of_one_input_has_its_numbers(tmp_path: Path) -> None:
     study = {**searching(2, 2), "objective": {"name": "double_sine", "agents": 2}, "algorithm": [{"name": "gp_ei"}]}
     result = run_study(load_study(study), tmp_path / "run")
-    (found,) = data_of(report([result]))["moments"].values()
+    (found,) = data_of(render_page([result]))["moments"].values()
     mean, spread, acquisition = found["beliefs"]["0"]["moments"][0]["maps"]
     assert len(mean["values"]) == len(spread["values"]) == len(acquisition["values"]) == mean["side"]
     assert min(spread["values"]) >= 0 and found["beliefs"]["0"]["name"] == "expected improvement"
@@ -106,9 +106,9 @@ def test_a_private_run_shows_no_values_of_single_agents(troubled: Result) -> Non
     )
     manifest = {**troubled.manifest, "reveals": {"Together": "noisy sums"}}
     private = Result(troubled.directory, troubled.study, manifest)
-    (found,) = data_of(report([private]))["moments"].values()
+    (found,) = data_of(render_page([private]))["moments"].values()
     assert all(own == [[], [], []] for own in found["bests"]) and found["beliefs"] == {}
-    (asked,) = data_of(report([private], agents=True))["moments"].values()
+    (asked,) = data_of(render_page([private], agents=True))["moments"].values()
     assert asked["beliefs"] and any(own[2] for own in asked["bests"])
 
 
@@ -116,7 +116,7 @@ def test_of_many_agents_four_have_beliefs_unless_others_are_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = write_run(tmp_path / "run", searching(10, 2))
-    (found,) = data_of(report([Result.open(folder)]))["moments"].values()
+    (found,) = data_of(render_page([Result.open(folder)]))["moments"].values()
     assert 2 <= len(found["beliefs"]) <= 4 and "fedbo report RUN --belief AGENT" in found["without"]
     assert main(["report", str(folder), "--belief", "3", "--belief", "5"]) == OK
     (found,) = data_of((folder / "report.html").read_text())["moments"].values()
@@ -130,14 +130,14 @@ def test_of_many_agents_four_have_beliefs_unless_others_are_asked_for(
 
 def test_a_method_without_such_a_surrogate_has_best_values_alone(tmp_path: Path) -> None:
     result = Result.open(write_run(tmp_path / "run", document(3, 2, 1)))
-    (found,) = data_of(report([result]))["moments"].values()
+    (found,) = data_of(render_page([result]))["moments"].values()
     assert found["beliefs"] == {} and "the surrogate of random cannot be computed anew" in found["without"]
     assert all(own[2] for own in found["bests"])
 
 
 def test_a_run_of_too_many_events_says_so(troubled: Result, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedbo.figures.page.page.MOST", 10)
-    page = report([troubled])
+    page = render_page([troubled])
     assert data_of(page)["moments"] == {} and "too many to move through its time" in page
     assert moments_data.MOST > 10
 
@@ -145,22 +145,22 @@ def test_a_run_of_too_many_events_says_so(troubled: Result, monkeypatch: pytest.
 @pytest.mark.long
 def test_several_runs_have_beliefs_only_if_they_are_asked_for(troubled: Result, tmp_path: Path) -> None:
     other = Result.open(write_run(tmp_path / "run", searching(2, 2)))
-    one, two = data_of(report([other, troubled]))["moments"].values()
+    one, two = data_of(render_page([other, troubled]))["moments"].values()
     assert one["beliefs"] == two["beliefs"] == {}
-    one, two = data_of(report([other, troubled], beliefs=[1]))["moments"].values()
+    one, two = data_of(render_page([other, troubled], beliefs=[1]))["moments"].values()
     assert set(one["beliefs"]) == set(two["beliefs"]) == {"1"}
 
 
 def test_a_sweep_can_be_moved_through_in_every_cell(tmp_path: Path) -> None:
     study = document(agents=2, iterations=2, objective__alpha=[0.1, 0.3])
-    page = report([Result.open(write_run(tmp_path / "run", study))])
+    page = render_page([Result.open(write_run(tmp_path / "run", study))])
     assert set(data_of(page)["moments"]) == {"r0-c0-t0", "r0-c1-t0"}
 
 
 @pytest.mark.long
 def test_a_hundred_agents_of_fifty_iterations_fit_into_four_megabytes(tmp_path: Path) -> None:
     result = Result.open(write_run(tmp_path / "run", searching(100, 50), troubled=True))
-    page = report([result])
+    page = render_page([result])
     (found,) = data_of(page)["moments"].values()
     assert len(found["agents"]) == 100 and len(found["log"]["time"]) > 20_000
     belief = max(len(json.dumps(one)) for one in found["beliefs"].values())

@@ -22,7 +22,7 @@ from fedbo.analysis.result import Result
 from fedbo.commands.watch.command import PageServer
 from fedbo.execution.runner import run_study
 from fedbo.figures.page.moments import RunMoments, moments_of
-from fedbo.figures.page.page import report, write_report
+from fedbo.figures.page.page import render_page, write_report
 from fedbo.study.study import load_study
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here; apt-get install chromium brings one")
@@ -307,7 +307,7 @@ def test_a_page_of_a_run_in_progress_shows_its_end_and_is_asked_for_again(browse
 
     def page() -> str:
         pages[0] += 1
-        return report([running], refresh=0.2)
+        return render_page([running], refresh=0.2)
 
     with PageServer(page) as server:
         thread = Thread(target=server.serve_forever, args=(0.01,))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from synthetic_run import document, write_run
 
+import fedbo
 from fedbo.analysis import failures
 from fedbo.analysis.manifest import read_manifest, write_manifest
 from fedbo.analysis.result import Result
@@ -17,7 +18,7 @@ from fedbo.analysis.summary import Difference
 from fedbo.cli import OK, WRONG_INPUT, main
 from fedbo.execution.directory import new_manifest
 from fedbo.figures.page.about import asked, grouped_failures
-from fedbo.figures.page.page import report
+from fedbo.figures.page.page import render_page
 from fedbo.figures.page.panels import LEFT, RIGHT, curve_panels
 from fedbo.figures.page.timeline_drawing import draw_timeline
 from fedbo.figures.page.verdict import Verdict, verdict
@@ -63,17 +64,17 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Result:
 
 @pytest.fixture(scope="module")
 def page(troubled: Result) -> str:
-    return report([troubled])
+    return render_page([troubled])
 
 
 def test_a_report_is_one_well_formed_file_that_asks_for_nothing(troubled: Result, swept: Result) -> None:
-    page = report([troubled, swept])
+    page = render_page([troubled, swept])
     checked = Checked(page)
     assert checked.wrong == [] and checked.open == []
     assert len(checked.names) == len(set(checked.names))
     assert all(address.startswith(("data:", "#")) for address in checked.addresses)
     assert "http" not in re.sub(r'"http://www.w3.org/2000/svg"|http-equiv', "", page)
-    assert report([troubled, swept]) == page
+    assert render_page([troubled, swept]) == page
 
 
 def test_a_report_has_the_numbers_of_the_tables(troubled: Result, page: str) -> None:
@@ -154,7 +155,7 @@ def test_the_first_sentence_says_that_a_control_is_not_beaten(tmp_path: Path, mo
 
 
 def test_what_has_not_ended_is_said(tmp_path: Path) -> None:
-    page = report([Result.open(write_run(tmp_path / "run", document(), status="interrupted"))])
+    page = render_page([Result.open(write_run(tmp_path / "run", document(), status="interrupted"))])
     assert "This study is not complete (interrupted)" in page
 
 
@@ -162,7 +163,7 @@ def test_words_of_a_study_cannot_become_markup(tmp_path: Path) -> None:
     study = document(agents=2, iterations=2, replicates=2)
     study["study"]["description"] = "</script><script>alert(1)</script>"
     study["algorithm"][1]["label"] = "<b>bold & 'quoted'</b>"
-    page = report([Result.open(write_run(tmp_path / "run", study))])
+    page = render_page([Result.open(write_run(tmp_path / "run", study))])
     assert "<script>alert" not in page and "<b>bold" not in page and "&lt;b&gt;bold" in page
     assert Checked(page).wrong == []
 
@@ -209,7 +210,7 @@ def test_a_run_without_any_observation_has_a_report(tmp_path: Path) -> None:
     manifest = read_manifest(folder)
     write_manifest(folder, {**manifest, "error": "ValueError: no\nmore"})
     result.__dict__["observations"], result.__dict__["events"] = result.observations.slice(0, 0), result.events.slice(0, 0)
-    assert "This study is not complete" in report([result])
+    assert "This study is not complete" in render_page([result])
 
 
 def test_what_messages_reveal_is_shown_by_lists_checks_and_reports(
@@ -228,3 +229,10 @@ def test_what_messages_reveal_is_shown_by_lists_checks_and_reports(
     (label, word), *_ = revealed.items()
     result = Result(troubled.directory, troubled.study, {**troubled.manifest, "reveals": revealed})
     assert dict(asked(result))["messages reveal"].startswith(f"{label}: {word} (")
+
+
+def test_the_function_writes_the_page_of_the_command(troubled: Result, swept: Result, tmp_path: Path) -> None:
+    path = fedbo.report([troubled, swept.directory], out=tmp_path / "both.html")
+    assert path.read_text(encoding="utf-8") == render_page([troubled, swept])
+    with pytest.raises(fedbo.errors.ReportError, match="^out: is required for several runs"):
+        fedbo.report([troubled, swept])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import fedbo
 from fedbo.cli import OK, WRONG_INPUT, main
 from fedbo.lab.benchmarking import benchmark
 from fedbo.lab.benchmarking.benchmark import BenchmarkRequest, benchmark_sources, run_benchmark
@@ -140,3 +141,13 @@ def test_wrong_inputs_are_said_before_anything_runs(capsys: pytest.CaptureFixtur
         assert main(["bench", *arguments, *to]) == WRONG_INPUT
         assert words in capsys.readouterr().err.splitlines()[0]
     assert not (tmp_path / "out").exists()
+
+
+def test_the_function_answers_with_the_paired_tests(folder: Path, tmp_path: Path) -> None:
+    made = fedbo.bench(folder, out=tmp_path / "out", overrides=["hosting.workers=0"])
+    assert made.overview is not None and [(pair.one, pair.other, pair.tied) for pair in made.overview.pairs] == [
+        ("Alone", "Other", 2)
+    ]
+    assert [path.exists() for path in made.paths] == [True] * 3 and len(made.results) == 2
+    with pytest.raises(fedbo.errors.ArgumentError, match="must be two or more names"):
+        fedbo.bench(folder, algorithms=["random"])

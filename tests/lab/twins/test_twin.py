@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import fedbo
 from fedbo.cli import main
 from fedbo.execution.runner import run_study
 from fedbo.lab.twins import families
@@ -172,3 +173,18 @@ def test_the_first_federated_algorithm_is_rebuilt_and_not_the_baseline(
     )
     found = told(capsys, str(tmp_path / "run"), "--replicates", "2")
     assert found["algorithm"] == "fts" and found["twin"]["replicates"][0]["messages"] > 0
+
+
+def test_the_functions_answer_as_the_commands_do(
+    lived: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = ["timing.evaluation.mean=2.0"]
+    found = fedbo.twin(lived["places"], overrides=changes, replicates=3)
+    facts = told(capsys, str(lived["places"]), "--replicates", "3", "--set", *changes)
+    assert found.ratios == facts["changed"]["ratios"] and found.words.startswith("twin of 'random': 3 replicates")
+    world = fedbo.fit(lived["places"], out=tmp_path / "fit")
+    assert main(["fit", str(lived["places"]), "--format", "json"]) == 0
+    assert world.tables() == json.loads(capsys.readouterr().out)["world"]
+    assert {"world.toml", "durations.png"} <= {path.name for path in (tmp_path / "fit").iterdir()}
+    with pytest.raises(fedbo.errors.ArgumentError, match="replicates = 1: must be a whole number from 2"):
+        fedbo.twin(lived["places"], replicates=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -142,3 +143,12 @@ def test_a_run_without_an_algorithm_to_compare_with_is_refused(tmp_path: Path, c
 def test_a_rule_of_thumb_follows_from_how_alike_agents_are(alike: float, words: str) -> None:
     assert worth._expected(replace(GAIN, alike=alike)) == [f"Rule of thumb for agents with a rank correlation of {words}"]
     assert worth._expected(replace(GAIN, alike=float("nan"))) == []
+
+
+def test_the_function_answers_as_the_command_does_and_goes_on_with_what_it_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = fedbo.worth(study(), out=tmp_path / "run", points=32)
+    again = fedbo.worth(study(), out=tmp_path / "run", points=32)
+    assert main(["worth", str(tmp_path / "run"), "--points", "32", "--format", "json"]) == 0
+    assert list(found.words) == list(again.words) == json.loads(capsys.readouterr().out)["words"]

@@ -16,7 +16,7 @@ from fedbo.algorithms import catalog
 from fedbo.testing.algorithm_contract import check_algorithm
 
 SHOWN = (pages.ROOT / "fedbo/templates/algorithm.py.jinja").read_text(encoding="utf-8").replace("{{ title }}", "SharedStep")
-SHOWN += '\nALGORITHMS = {"shared_step": Entry(SharedStep, summary="local search with a shared step length")}\n'
+SHOWN += '\nALGORITHMS = {"shared_step": Entry(SharedStep, summary="Bayesian optimisation with hints")}\n'
 SHOWN = SHOWN.replace(
     "from fedbo.algorithms.streams", "from fedbo.algorithms.catalog import Entry\nfrom fedbo.algorithms.streams"
 )
@@ -24,17 +24,17 @@ STUDY = {
     "study": {"name": "own"},
     "objective": {"name": "quadratic", "agents": 3},
     "budget": {"iterations": 4},
-    "algorithm": [{"name": "random"}, {"name": "shared_step", "length": 0.1}],
+    "algorithm": [{"name": "random"}, {"name": "shared_step", "beta": 1.5}],
 }
 
 
-def test_the_example_has_less_than_forty_lines_of_code() -> None:
+def test_the_example_has_less_than_fifty_lines_of_code() -> None:
     left_out: set[int] = set()
     for node in ast.walk(ast.parse(SHOWN)):
         words = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         if isinstance(node, ast.stmt) and (words or isinstance(node, (ast.Import, ast.ImportFrom))):
             left_out |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    assert sum(bool(line.strip()) for number, line in enumerate(SHOWN.splitlines(), 1) if number not in left_out) < 40
+    assert sum(bool(line.strip()) for number, line in enumerate(SHOWN.splitlines(), 1) if number not in left_out) < 50
 
 
 def test_the_example_runs_in_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

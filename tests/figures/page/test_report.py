@@ -236,3 +236,11 @@ def test_the_function_writes_the_page_of_the_command(troubled: Result, swept: Re
     assert path.read_text(encoding="utf-8") == render_page([troubled, swept])
     with pytest.raises(fedbo.errors.ReportError, match="^out: is required for several runs"):
         fedbo.report([troubled, swept])
+
+
+def test_a_dark_page_has_a_colour_for_every_one_of_a_light_page(troubled: Result) -> None:
+    page = render_page([troubled])
+    light, dark = page.split("@media screen and (prefers-color-scheme: dark)", 1)
+    named = set(re.findall(r"(--[a-z-]+):", light))
+    assert named == set(re.findall(r"(--[a-z-]+):", dark[: dark.index(".ranks img")])) and "--paper" in named
+    assert set(re.findall(r"var\((--[a-z-]+)\)", page)) <= named

@@ -26,7 +26,8 @@ ON_RAY = ("cluster", "several_sites")
 APART = ("three_hospitals",)  # several processes at once: tests/sites/test_tutorial.py
 OPTIONAL = ("duckdb",)  # which no extra has: the blocks from its import on are left out where it is missing
 TUTORIALS = sorted({block.page for block in pages.blocks() if block.page.startswith("docs/tutorials/")})
-LONG = ("own_method", "private", "stragglers", "time_limit", "why")  # figures and accountants take some seconds, and have tests of their own
+# Figures, benchmarks and accountants take some seconds, and have tests of their own.
+LONG = ("own_method", "private", "stragglers", "time_limit", "why")
 HERE = [
     pytest.param(page, marks=[pytest.mark.long] if Path(page).stem in LONG else [])
     for page in TUTORIALS

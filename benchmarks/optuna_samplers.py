@@ -1,9 +1,15 @@
 """`fedbo.optuna.Sampler` beside Optuna's samplers, SMAC and nevergrad: ranks on mixed problems, and time for each suggestion.
 
 SMAC (its facade for hyperparameters) and nevergrad (NGOpt) get the union of all parameters that 200 random trials ask for, and
-those that a configuration does not use are ignored. They are left out where they are not installed.
+those that a configuration does not use are ignored. They are left out where they are not installed. `--set new` takes the
+problems of `mixed_problems.py`, on which no method was developed.
 
-python benchmarks/optuna_samplers.py --seeds 10 --trials 60 --out ranks.json
+The best value after 20, 60 and 200 evaluations is of one run. An evaluation that fails is a failed trial for `Sampler`, which
+learns from it. All others are told the worst value so far in its place, as TPE leaves failed trials out and nevergrad knows
+none. Every result is a line of `--out`: run it again to continue, in another environment if need be. `--table` prints alone.
+
+python benchmarks/optuna_samplers.py --seeds 10 --trials 60 --out ranks.jsonl
+python benchmarks/optuna_samplers.py --set new --seeds 10 --trials 200 --out new.jsonl
 python benchmarks/optuna_samplers.py --times 50 200 1000
 """
 
@@ -23,10 +29,11 @@ from typing import Any
 
 import numpy as np
 import optuna
+from mixed_problems import PROBLEMS as NEW
+from mixed_problems import Failed
 from sklearn import datasets, model_selection, svm, tree
 
-from fedbo.optuna import Sampler
-
+MARKS = (20, 60, 200)  # evaluations after which the best value is kept
 ALPHA = np.array([1.0, 1.2, 3.0, 3.2])
 A = np.array([[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14], [3, 3.5, 1.7, 10, 17, 8], [17, 8, 0.05, 10, 0.1, 14]])
 P = 1e-4 * np.array(
@@ -41,8 +48,15 @@ P = 1e-4 * np.array(
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 warnings.simplefilter("ignore")
 
+
+def ours(seed: int) -> Any:
+    from fedbo.optuna import Sampler  # not where SMAC and nevergrad have an environment of their own
+
+    return Sampler(seed=seed)
+
+
 SAMPLERS: dict[str, Callable[[int], Any]] = {
-    "fedbo": lambda seed: Sampler(seed=seed),
+    "fedbo": ours,
     "TPE": lambda seed: optuna.samplers.TPESampler(seed=seed),
     "TPE, multivariate, group": lambda seed: optuna.samplers.TPESampler(seed=seed, multivariate=True, group=True),
     "GPSampler": lambda seed: optuna.samplers.GPSampler(seed=seed, warn_independent_sampling=False),
@@ -168,26 +182,50 @@ PROBLEMS = {
 }
 
 
-def best(study: Any) -> float:
-    return min(trial.user_attrs.get("true", trial.value) for trial in study.trials)
+class Watched:
+    """A problem that keeps the value without noise of each evaluation, infinite where it failed, and the worst one told."""
+
+    def __init__(self, function: Callable[[Any], float]) -> None:
+        self.function, self.true, self.worst = function, list[float](), -math.inf
+
+    def __call__(self, trial: Any) -> float | None:
+        """Evaluate; return nothing where it fails."""
+        try:
+            value = self.function(trial)
+        except Failed:
+            self.true.append(math.inf)
+            return None
+        self.true.append(trial.user_attrs.get("true", value))
+        self.worst = max(self.worst, value)
+        return value
+
+    def at(self, params: dict[str, Any]) -> float | None:
+        """Evaluate a configuration; return the worst value so far where it fails, and nothing where there is none yet."""
+        value = self(optuna.trial.FixedTrial(params, number=len(self.true)))
+        return self.worst if value is None and math.isfinite(self.worst) else value
+
+
+def by_optuna(name: str, problem: Watched, seed: int, trials: int) -> None:
+    """Let a sampler minimise a problem in Optuna."""
+    study = optuna.create_study(sampler=SAMPLERS[name](seed))
+    for _ in range(trials):
+        trial = study.ask()
+        value = problem(trial)
+        if value is None and (name == "fedbo" or not math.isfinite(problem.worst)):
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+        else:
+            study.tell(trial, problem.worst if value is None else value)
 
 
 def union(function: Any) -> dict[str, Any]:
     """Return the distributions of all parameters that random trials ask for."""
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
-    study.optimize(function, n_trials=200)
+    study.optimize(function, n_trials=200, catch=(Failed,))
     return {name: held for trial in study.trials for name, held in trial.distributions.items()}
 
 
-def value_at(function: Any, params: dict[str, Any]) -> tuple[float, float]:
-    """Return the value of a configuration, and its value without noise."""
-    trial = optuna.trial.FixedTrial(params)
-    value = function(trial)
-    return value, trial.user_attrs.get("true", value)
-
-
-def by_nevergrad(function: Any, seed: int, trials: int) -> float:
-    """Let NGOpt minimise a problem; return the best value."""
+def by_nevergrad(problem: Watched, seed: int, trials: int) -> None:
+    """Let NGOpt minimise a problem."""
     import nevergrad as ng
 
     def part(held: Any) -> Any:
@@ -200,27 +238,26 @@ def by_nevergrad(function: Any, seed: int, trials: int) -> float:
         made = (ng.p.Log if held.log else ng.p.Scalar)(lower=held.low, upper=held.high)
         return made.set_integer_casting() if isinstance(held.low, int) else made
 
-    space = ng.p.Dict(**{name: part(held) for name, held in union(function).items()})
+    space = ng.p.Dict(**{name: part(held) for name, held in union(problem.function).items()})
     space.random_state.seed(seed)
-    optimizer, found = ng.optimizers.NGOpt(space, budget=trials), []
+    optimizer = ng.optimizers.NGOpt(space, budget=trials)
     for _ in range(trials):
         asked = optimizer.ask()
-        value, true = value_at(function, asked.value)
-        optimizer.tell(asked, value)
-        found.append(true)
-    return min(found)
+        value = problem.at(asked.value)
+        if value is not None:
+            optimizer.tell(asked, value)
 
 
-def by_smac(function: Any, seed: int, trials: int) -> float:
-    """Let SMAC's facade for hyperparameters minimise a problem; return the best value."""
+def by_smac(problem: Watched, seed: int, trials: int) -> None:
+    """Let SMAC's facade for hyperparameters minimise a problem."""
     import tempfile
 
     from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer
     from smac import HyperparameterOptimizationFacade, Scenario
 
-    space, found = ConfigurationSpace(seed=seed), list[float]()
+    space = ConfigurationSpace(seed=seed)
     steps: dict[str, Any] = {}
-    for name, held in union(function).items():
+    for name, held in union(problem.function).items():
         if hasattr(held, "choices"):
             steps[name] = list(held.choices)
             space.add(Categorical(name, list(range(len(held.choices)))))
@@ -232,35 +269,68 @@ def by_smac(function: Any, seed: int, trials: int) -> float:
 
     def target(config: Any, seed: int = 0) -> float:
         given = {name: steps[name][int(value)] if name in steps else value for name, value in dict(config).items()}
-        value, true = value_at(function, given)
-        found.append(true)
+        value = problem.at(given)
+        if value is None:
+            raise Failed("no value yet, which counts as a crash")
         return value
 
     with tempfile.TemporaryDirectory() as folder:
         scenario = Scenario(space, deterministic=True, n_trials=trials, seed=seed, output_directory=Path(folder))
         HyperparameterOptimizationFacade(scenario, target, overwrite=True, logging_level=False).optimize()
-    return min(found)
 
 
 RIVALS = {"SMAC": by_smac, "nevergrad": by_nevergrad}
 
 
-def ranks(seeds: int, trials: int, only: list[str], problems: list[str]) -> dict[str, Any]:
-    found: dict[str, dict[str, list[float]]] = {}
-    for problem in problems:
-        function = PROBLEMS[problem]
-        for name in only:
-            for seed in range(seeds):
-                began = time.process_time()
-                if name in RIVALS:
-                    end = RIVALS[name](function, seed, trials)
-                else:
-                    study = optuna.create_study(sampler=SAMPLERS[name](seed))
-                    study.optimize(function, n_trials=trials)
-                    end = best(study)
-                found.setdefault(problem, {}).setdefault(name, []).append(end)
-                print(f"{problem}, {name}, {seed}: {end:.4g} ({time.process_time() - began:.1f} s)", flush=True)
+Key = tuple[str, str, int]  # a problem, a sampler and a seed
+
+
+def ran(out: Path | None, trials: int) -> dict[Key, dict[str, Any]]:
+    """Return the results of a file with that many trials."""
+    lines = out.read_text(encoding="utf-8").splitlines() if out and out.exists() else []
+    rows = [json.loads(line) for line in lines]
+    return {(row["problem"], row["sampler"], row["seed"]): row for row in rows if row["trials"] == trials}
+
+
+def run(function: Callable[[Any], float], name: str, seed: int, trials: int) -> dict[str, Any]:
+    problem, began = Watched(function), time.process_time()
+    if name in RIVALS:
+        RIVALS[name](problem, seed, trials)
+    else:
+        by_optuna(name, problem, seed, trials)
+    spent, marks = time.process_time() - began, sorted({*(mark for mark in MARKS if mark < trials), trials})
+    best = {str(mark): min(problem.true[:mark]) for mark in marks}
+    return {"seed": seed, "trials": trials, "best": best, "failed": problem.true.count(math.inf), "seconds": round(spent, 2)}
+
+
+def run_missing(given: argparse.Namespace, problems: dict[str, Callable[[Any], float]]) -> dict[Key, dict[str, Any]]:
+    """Run what the file does not have, one seed after another; return all results."""
+    found = ran(given.out, given.trials)
+    for seed in range(given.seeds):
+        for problem in given.problems or problems:
+            for name in given.only:
+                if (problem, name, seed) not in found:
+                    row = {"problem": problem, "sampler": name, **run(problems[problem], name, seed, given.trials)}
+                    found[problem, name, seed] = row
+                    print(json.dumps(row), flush=True)
+                    if given.out:
+                        with given.out.open("a", encoding="utf-8") as file:
+                            file.write(json.dumps(row) + "\n")
     return found
+
+
+def tables(found: dict[Key, dict[str, Any]], problems: list[str], names: list[str]) -> None:
+    """Print the tables of every mark, of the seeds that all samplers have, and the seconds of a run without the evaluations."""
+    seeds = [seed for seed in range(1000) if all((p, name, seed) in found for p in problems for name in names)]
+    if not seeds:
+        raise SystemExit("no seed has been run with all samplers on all problems")
+    for mark in found[problems[0], names[0], seeds[0]]["best"]:
+        print(f"## {mark} evaluations, {len(seeds)} seeds")
+        table({p: {name: [found[p, name, seed]["best"][mark] for seed in seeds] for name in names} for p in problems})
+    for name in names:
+        rows = [found[p, name, seed] for p in problems for seed in seeds]
+        spent = 1e3 * statistics.median(row["seconds"] / row["trials"] for row in rows)
+        print(f"{name}: {spent:.1f} ms for an evaluation and its decision")
 
 
 def table(found: dict[str, dict[str, list[float]]]) -> None:
@@ -309,15 +379,18 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--trials", type=int, default=60)
     there = [name for name in RIVALS if find_spec(name.lower())]
-    parser.add_argument("--only", nargs="*", default=[*SAMPLERS, *there])
-    parser.add_argument("--problems", nargs="*", default=list(PROBLEMS))
+    parser.add_argument(
+        "--only", nargs="*", default=[*(name for name in SAMPLERS if name != "GPSampler" or find_spec("torch")), *there]
+    )
+    parser.add_argument("--set", choices=("old", "new"), default="old")
+    parser.add_argument("--problems", nargs="*")
     parser.add_argument("--times", nargs="*", type=int)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--table", action="store_true", help="run nothing")
     given = parser.parse_args()
+    chosen: dict[str, Callable[[Any], float]] = NEW if given.set == "new" else PROBLEMS
     if given.times:
         times(given.times, given.only)
     else:
-        results = ranks(given.seeds, given.trials, given.only, given.problems)
-        if given.out:
-            given.out.write_text(json.dumps(results), encoding="utf-8")
-        table(results)
+        results = ran(given.out, given.trials) if given.table else run_missing(given, chosen)
+        tables(results, given.problems or list(chosen), given.only)

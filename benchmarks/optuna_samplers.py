@@ -275,7 +275,8 @@ def by_smac(problem: Watched, seed: int, trials: int) -> None:
         return value
 
     with tempfile.TemporaryDirectory() as folder:
-        scenario = Scenario(space, deterministic=True, n_trials=trials, seed=seed, output_directory=Path(folder))
+        crash = {"crash_cost": 100.0}  # before there is a value; its forest takes no infinite one
+        scenario = Scenario(space, deterministic=True, n_trials=trials, seed=seed, output_directory=Path(folder), **crash)
         HyperparameterOptimizationFacade(scenario, target, overwrite=True, logging_level=False).optimize()
 
 

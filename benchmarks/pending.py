@@ -1,7 +1,6 @@
 """Agents whose evaluations end at their own times, on twenty federations: points under way, and messages that age; in Markdown.
 
-    python benchmarks/pending.py points [--half development] [--seeds 5] [--evaluations 15] [--out FILE]
-    python benchmarks/pending.py messages [--half development] [--seeds 5] [--evaluations 13] [--out FILE]
+    python benchmarks/pending.py points messages [--half development] [--seeds 5] [--evaluations 13] [--out FILE]
 
 `points`: agents alone, each with four evaluations at once of exponential duration, decide whenever one ends. What the method
 assumes of points under way is its `pending_values`: "hallucinated" gives them the expected values, "constant_liar" the worst
@@ -14,8 +13,8 @@ sends its message, and is answered at once, as under `immediate`. The answer wei
 (`reported`). Times do not depend on the variant.
 
 Scores are in per cent of an agent's range over all that was evaluated with a seed, after as many evaluations of its own. Each
-federation of `federations.py` counts once; Holm's correction covers all differences after the last evaluation. `--skip` leaves
-out models whose training is slow. Every result is a line of `--out`; run it again to continue.
+federation of `federations.py` counts once; Holm's correction covers all differences after the last evaluation, of both.
+`--skip` leaves out models whose training is slow. Every result is a line of `--out`; run it again to continue.
 """
 
 from __future__ import annotations
@@ -149,21 +148,21 @@ RUNS: dict[str, Run] = {"points": with_points, "messages": with_messages}
 Found = dict[tuple[int, str, str], Array]  # by seed and variant
 
 
-def results(given: argparse.Namespace, chosen: list[Federation]) -> Iterator[tuple[Federation, Found]]:
+def results(what: str, given: argparse.Namespace, chosen: list[Federation]) -> Iterator[tuple[Federation, Found]]:
     """Run what the file does not have, one seed after another; give the results of each federation in the end."""
     lines = given.out.read_text().splitlines() if given.out and given.out.exists() else []
     there: dict[int, Found] = {one.number: {} for one in federations()}
     for row in map(json.loads, lines):
-        if row["what"] == given.what and row["evaluations"] == given.evaluations:
+        if row["what"] == what and row["evaluations"] == given.evaluations:
             there[row["federation"]][row["seed"], *row["variant"]] = np.array(row["best"])
     for seed in range(given.seeds):
         for one in chosen:
-            missing = [way for way in VARIANTS[given.what] if (seed, *way) not in there[one.number]]
+            missing = [way for way in VARIANTS[what] if (seed, *way) not in there[one.number]]
             dim, now, _ = functions(one, seed) if missing else (0, [], [])
             for way in missing:
-                best = RUNS[given.what](now, dim, way, seed, given.evaluations)
+                best = RUNS[what](now, dim, way, seed, given.evaluations)
                 there[one.number][seed, *way] = best
-                row = {"what": given.what, "evaluations": given.evaluations, "federation": one.number, "seed": seed}
+                row = {"what": what, "evaluations": given.evaluations, "federation": one.number, "seed": seed}
                 if given.out:
                     with given.out.open("a") as file:
                         file.write(json.dumps({**row, "variant": way, "best": best.tolist()}) + "\n")
@@ -180,35 +179,31 @@ def shares(found: Found, seed: int) -> dict[tuple[str, str], Array]:
     return {key: np.where(high > low, 100.0 * (one - low) / span, 100.0).mean(axis=0) for key, one in rows.items()}
 
 
-def table(held: dict[Federation, Found], what: str, seeds: int, count: int) -> Iterator[str]:
+def table(what: str, means: dict[int, dict[tuple[str, str], Array]], chances: Sequence[float]) -> Iterator[str]:
     """Write the differences with intervals of 95 %, each federation counted once."""
-    means = {
-        one: {way: np.mean([shares(found, seed)[way] for seed in range(seeds)], axis=0) for way in VARIANTS[what]}
-        for one, found in held.items()
-    }
-    apart = {pair: np.array([m[pair[0], pair[1]] - m[pair[0], pair[2]] for m in means.values()]) for pair in PAIRS[what]}
-    last = [gaps[:, -1] for gaps in apart.values()]
-    corrected = holm([float(ttest_1samp(gaps, 0.0).pvalue) if np.ptp(gaps) else 1.0 for gaps in last])
-    times = (*(t for t in TIMES if t < count), count)
     ways = "; ".join(
         f"`{name}` {way} {np.mean([m[name, way][-1] for m in means.values()]):.1f}" for name, way in VARIANTS[what]
     )
+    count = len(next(iter(means.values()))[VARIANTS[what][0]])
+    times = (*(t for t in TIMES if t < count), count)
     yield f"Means after {count} evaluations, in per cent: {ways}."
     yield ""
-    yield f"| {len(means)} federations once, {seeds} seeds | {' | '.join(f'{t} evaluations' for t in times)} | p, {count} |"
+    yield f"| {what}, each of {len(means)} federations once | {' | '.join(f't = {t}' for t in times)} | p, t = {count} |"
     yield "|---" * (2 + len(times)) + "|"
-    for ((name, way, base), gaps), chance in zip(apart.items(), corrected, strict=True):
+    for (name, way, base), chance in zip(PAIRS[what], chances, strict=True):
+        gaps = np.array([one[name, way] - one[name, base] for one in means.values()])
         cells = []
         for t in times:
             low, high = ttest_1samp(gaps[:, t - 1], 0.0).confidence_interval(0.95)
             cells.append(f"{gaps[:, t - 1].mean():+.1f} ± {(high - low) / 2:.1f}")
         yield f"| `{name}`, {way} - {base} | {' | '.join(cells)} | {chance:.2g} |"
+    yield ""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run all variants, and print the differences."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=RUNS)
+    parser.add_argument("what", choices=RUNS, nargs="+")
     parser.add_argument("--half", choices=("development", "held-out"), default="development")
     parser.add_argument("--skip", nargs="*", choices=MODELS, default=[])
     parser.add_argument("--seeds", type=int, default=5)
@@ -216,7 +211,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args(arguments)
     chosen = [one for one in federations() if one.half == given.half and one.model not in given.skip]
-    print("\n".join(table(dict(results(given, chosen)), given.what, given.seeds, given.evaluations)))
+    tables: dict[str, dict[int, dict[tuple[str, str], Array]]] = {what: {} for what in given.what}
+    tests = list[float]()
+    for what, means in tables.items():
+        for federation, found in results(what, given, chosen):
+            rows = [shares(found, seed) for seed in range(given.seeds)]
+            means[federation.number] = {way: np.mean([row[way] for row in rows], axis=0) for way in VARIANTS[what]}
+        for name, way, base in PAIRS[what]:
+            gaps = np.array([one[name, way][-1] - one[name, base][-1] for one in means.values()])
+            tests.append(float(ttest_1samp(gaps, 0.0).pvalue) if np.ptp(gaps) else 1.0)
+    corrected = iter(holm(tests))
+    for what, means in tables.items():
+        print("\n".join(table(what, means, [next(corrected) for _ in PAIRS[what]])))
 
 
 if __name__ == "__main__":

@@ -99,11 +99,15 @@ def epsilon_from_renyi(spent: Array, delta: float) -> float:
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Suppress dp-accounting's warnings about orders that it leaves out; the bound without sampling replaces them."""
-    logger = logging.getLogger("absl")
+    """Suppress dp-accounting's warnings about orders that it leaves out; the bound without sampling replaces them.
+
+    Its first warning would also set up the root logger, which prints the records of all others.
+    """
+    logger, handlers = logging.getLogger("absl"), logging.root.handlers[:]
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
         yield
     finally:
         logger.setLevel(level)
+        logging.root.handlers[:] = handlers

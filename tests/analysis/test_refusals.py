@@ -51,7 +51,9 @@ def test_a_coordinator_half_that_raises_is_said_on_standard_error_and_warned_of_
     monkeypatch.chdir(tmp_path)
     assert main(["new", "algorithm", "my_refused"]) == 0
     file = tmp_path / "my_refused.py"
-    file.write_text(file.read_text().replace('message.payload["length"]', 'message.payload["lenght"]'))
+    file.write_text(
+        file.read_text().replace('message.sender: message.payload["x"]', 'message.sender: message.payload["lenght"]')
+    )
     (tmp_path / "study.toml").write_text(STUDY)
     assert main(["run", "study.toml", "--out", "run", "--quiet"]) == 0
     words = "all 6 messages of 'MyRefused' were refused: KeyError: 'lenght'; fedbo show --trouble counts them"

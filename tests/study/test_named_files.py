@@ -33,6 +33,7 @@ POINTS: Rows = [
     for number, agent in enumerate((100, 200, 300, 400))
 ]
 SEEN: Rows = [{"agent": agent, "replicate": 0, "x1": 0.1, "x2": 0.2, "value": 1.0} for agent in IDS]
+JOBS: Rows = [{"submit": start, "start": start, "end": start + 3.0, "cores": 1} for start in (0.0, 0.0, 1.0, 2.0)]
 CAPACITIES = {str(agent): {"computation": 50.0 * agent, "communication": 10.0} for agent in IDS}
 CLIENTS = {str(agent): {"active": [1, 6], "inactive": [3, 8], "finish_time": 9} for agent in IDS}
 WARM = {("agents", "history", "warm_start"): True}
@@ -43,6 +44,7 @@ READERS: dict[str, Case] = {
     "presences, FedScale": (("availability", "file"), CLIENTS, FEDSCALE),
     "durations": (("timing", "evaluation", "file"), TIMES, {("timing", "evaluation", "model"): "empirical"}),
     "latencies": (("timing", "latency", "file"), TIMES, {("timing", "latency", "model"): "empirical"}),
+    "background": (("cluster", "background", "file"), JOBS, {("cluster", "worker"): [{"name": "one", "count": 2}]}),
     "devices": (("timing", "devices"), CAPACITIES, {("timing", "evaluation", "model"): "constant"}),
     "initial points": (("agents", "initial_file"), POINTS, {}),
     "history": (("agents", "history", "file"), SEEN, WARM),

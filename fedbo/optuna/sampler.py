@@ -35,10 +35,11 @@ class Sampler(BaseSampler):
     """Suggests parameters by a model of a study's trials, whose objective may suggest different ones in each trial.
 
     The first `n_startup_trials` are drawn by `independent_sampler`, by default at random, and so is a parameter that no earlier
-    trial has. The model is of all parameters of finished trials, and of which of them depend on others. It is made of the
-    trials in the study's storage alone, so that processes which share the storage share it, and a stored study resumes. It
-    learns the last reported value of a pruned trial, avoids failed ones, and knows the configurations that are running. It
-    takes at most four objectives, and constraints of `trial.set_constraint` or `constraints_func`.
+    trial has. Failed trials count among them, once half as many have values. The model is of all parameters of finished trials,
+    and of which of them depend on others. It is made of the trials in the study's storage alone, so that processes which share
+    the storage share it, and a stored study resumes. It learns the last reported value of a pruned trial, avoids failed ones,
+    and knows the configurations that are running. It takes at most four objectives, and constraints of `trial.set_constraint`
+    or `constraints_func`.
 
     With an `agent` the sampler suggests the parameters of its space, in whose terms `algorithm`, direction and metrics are; the
     agent learns from other sites. `seed` and `n_startup_trials` have no use then. It is thread-safe, and pickles.
@@ -136,7 +137,8 @@ class Sampler(BaseSampler):
             return self._agent
         trials = study.get_trials(deepcopy=False, states=_WITH_VALUES)
         good = [trial for trial in trials if trial.values and all(map(isfinite, trial.values))]
-        if not search_space or not good or len(trials) < self._startup:
+        ended = sum(trial.state.is_finished() for trial in study.get_trials(deepcopy=False))
+        if not search_space or not good or ended < self._startup or 2 * len(trials) < self._startup:
             return None
         space = InferredSpace.of(trials, search_space)
         if space is None:

@@ -152,6 +152,25 @@ def test_failed_pruned_and_enqueued_trials_and_those_of_other_samplers_are_learn
     assert None in told.values()
 
 
+@pytest.mark.parametrize(("failed", "good", "drawn"), [(3, 1, True), (2, 2, False), (0, 3, True), (0, 4, False)])
+def test_failed_trials_count_at_the_start_once_half_as_many_have_values(failed: int, good: int, drawn: bool) -> None:
+    asked = list[str]()
+
+    class Noted(optuna.samplers.RandomSampler):
+        def sample_independent(self, study: Any, trial: Any, name: str, distribution: Any) -> Any:
+            asked.append(name)
+            return super().sample_independent(study, trial, name, distribution)
+
+    study = optuna.create_study(sampler=Sampler(seed=1, n_startup_trials=4, independent_sampler=Noted(1)))
+    held = {"x": FloatDistribution(0.0, 1.0)}
+    for place in range(good):
+        study.add_trial(create_trial(params={"x": 0.1 * place}, distributions=held, value=float(place)))
+    for place in range(failed):
+        study.add_trial(create_trial(state=TrialState.FAIL, params={"x": 1.0 - 0.1 * place}, distributions=held))
+    study.ask().suggest_float("x", 0.0, 1.0)
+    assert bool(asked) == drawn
+
+
 def test_one_seed_gives_one_search_also_after_a_pickle_and_none_gives_others() -> None:
     def searched(sampler: Sampler, pickled: bool = False) -> list[Any]:
         study = optuna.create_study(sampler=sampler)

@@ -287,10 +287,10 @@ Key = tuple[str, str, int]  # a problem, a sampler and a seed
 
 
 def ran(out: Path | None, trials: int) -> dict[Key, dict[str, Any]]:
-    """Return the results of a file with that many trials."""
+    """Return the results of a file that tell the best value after that many trials."""
     lines = out.read_text(encoding="utf-8").splitlines() if out and out.exists() else []
     rows = [json.loads(line) for line in lines]
-    return {(row["problem"], row["sampler"], row["seed"]): row for row in rows if row["trials"] == trials}
+    return {(row["problem"], row["sampler"], row["seed"]): row for row in rows if str(trials) in row["best"]}
 
 
 def run(function: Callable[[Any], float], name: str, seed: int, trials: int) -> dict[str, Any]:
@@ -320,12 +320,12 @@ def run_missing(given: argparse.Namespace, problems: dict[str, Callable[[Any], f
     return found
 
 
-def tables(found: dict[Key, dict[str, Any]], problems: list[str], names: list[str]) -> None:
+def tables(found: dict[Key, dict[str, Any]], problems: list[str], names: list[str], trials: int) -> None:
     """Print the tables of every mark, of the seeds that all samplers have, and the seconds of a run without the evaluations."""
     seeds = [seed for seed in range(1000) if all((p, name, seed) in found for p in problems for name in names)]
     if not seeds:
         raise SystemExit("no seed has been run with all samplers on all problems")
-    for mark in found[problems[0], names[0], seeds[0]]["best"]:
+    for mark in map(str, sorted({*(mark for mark in MARKS if mark < trials), trials})):
         print(f"## {mark} evaluations, {len(seeds)} seeds")
         table({p: {name: [found[p, name, seed]["best"][mark] for seed in seeds] for name in names} for p in problems})
     for name in names:
@@ -335,7 +335,7 @@ def tables(found: dict[Key, dict[str, Any]], problems: list[str], names: list[st
 
 
 def table(found: dict[str, dict[str, list[float]]]) -> None:
-    """Print mean ranks of the samplers with intervals of 95 % by a bootstrap over problems and seeds, and medians."""
+    """Print medians, mean ranks and their differences to the first sampler, with 95 % bootstraps over problems and seeds."""
     names = list(next(iter(found.values())))
     ranked = {}
     for problem, values in found.items():
@@ -352,7 +352,12 @@ def table(found: dict[str, dict[str, list[float]]]) -> None:
         drawn.append(np.mean([grid[p][:, rng.integers(grid.shape[2], size=grid.shape[2])].mean(1) for p in chosen], axis=0))
     low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
     for place, name in enumerate(names):
-        print(f"{name}: mean rank {grid[:, place].mean():.2f} [{low[place]:.2f}, {high[place]:.2f}]")
+        behind = np.array(drawn)[:, place] - np.array(drawn)[:, 0]
+        least, most = np.quantile(behind, [0.025, 0.975])
+        print(
+            f"{name}: mean rank {grid[:, place].mean():.2f} [{low[place]:.2f}, {high[place]:.2f}], behind {names[0]} "
+            f"{behind.mean():+.2f} [{least:+.2f}, {most:+.2f}]"
+        )
 
 
 def times(counts: list[int], only: list[str]) -> None:
@@ -394,4 +399,4 @@ if __name__ == "__main__":
         times(given.times, given.only)
     else:
         results = ran(given.out, given.trials) if given.table else run_missing(given, chosen)
-        tables(results, given.problems or list(chosen), given.only)
+        tables(results, given.problems or list(chosen), given.only, given.trials)

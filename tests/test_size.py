@@ -74,7 +74,7 @@ LINES = {
     "workers": 2468,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 87833, "no room": 45245, "modules": 609}
+MOST = {"all": 87839, "no room": 45245, "modules": 609}
 
 
 @cache

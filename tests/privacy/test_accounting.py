@@ -450,9 +450,9 @@ def test_the_divergence_of_a_fixed_number_is_between_the_worst_of_others_and_the
     assert bound <= max(float(np.logaddexp(*way[:2])) for way in ways) + 1e-4
 
 
-def test_what_accounting_is_warned_of_sets_up_no_handler_for_the_records_of_others() -> None:
+def test_what_accounting_is_warned_of_sets_up_no_handler_for_the_records_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else every record of fedbo's own logger would be printed a second time after the first sampled release."""
-    before = logging.root.handlers[:]
+    monkeypatch.setattr(logging.root, "handlers", [])
     order_sums.renyi_divergences.cache_clear()
-    order_sums.renyi_divergences(PrivacyCharge(0.01, 0.6))
-    assert logging.root.handlers == before
+    order_sums.renyi_divergences(PrivacyCharge(0.35, 1.0))  # one order of which does not converge
+    assert not logging.root.handlers

@@ -125,9 +125,9 @@ def _table(path: Path, columns: Sequence[NumberColumn]) -> Any:
     import pyarrow.parquet as pq
 
     if not path.is_file():
-        raise SettingError("file", f"does not exist: {path.absolute()}; set the path of a table in .csv or .parquet")
+        raise SettingError("file", f"does not exist: {path.absolute()}; set the path of a table in .csv, .parquet or .swf")
     if path.suffix not in (*KINDS, ".swf"):
-        raise SettingError("file", f"ends in '{path.suffix}'; it must be a table in .csv or .parquet")
+        raise SettingError("file", f"ends in '{path.suffix}'; it must be a table in .csv, .parquet or .swf")
     try:
         if path.suffix == ".swf":
             rows = np.loadtxt(path, comments=";", ndmin=2)

@@ -107,7 +107,7 @@ def test_wrong_measurements_are_told_in_one_line(devices: str, tmp_path: Path) -
     assert "evaluation.data = 'pai-9': no data 'pai-9'; did you mean 'pai-4'?" in complaint(**of(data="pai-9"))
     assert "does not exist: " in complaint(**of(file=str(tmp_path / "none.csv")))
     (tmp_path / "times.txt").touch()
-    assert "ends in '.txt'; it must be a table in .csv or .parquet" in complaint(**of(file=str(tmp_path / "times.txt")))
+    assert "ends in '.txt'; it must be a table in .csv, .parquet or .swf" in complaint(**of(file=str(tmp_path / "times.txt")))
     both = {"timing": {"devices": devices, "speed": {"factors": [1.0, 2.0]}}}
     assert complaint(**both) == "[timing] speed: cannot be combined with devices, which set speeds; remove one of them"
     wide = {"timing": {"devices": devices}, "network": {"bandwidth": 100.0}}

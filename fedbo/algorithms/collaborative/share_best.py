@@ -45,7 +45,7 @@ class ShareBest(Collaborative):
     """Sharing the best; `Collaborative` has the settings that are not named here.
 
     **A message is an observation**: the best point that an agent has seen, and nothing else. With `cells` it is the middle of
-    the cell where that point lies, so that it tells no evaluated point.
+    the cell where that point lies, which tells the point itself only where an input has few values.
 
     form: "portfolio" evaluates a portfolio of incumbents; "box" searches the smallest box that holds all incumbents (Perrone et
       al. 2019).

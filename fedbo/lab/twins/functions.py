@@ -76,7 +76,7 @@ def twin(
         unchanged = made.predict(replicates)
         changed = made.predict(replicates, changes) if changes else None
         words = [f"twin of '{made.label}': {replicates} replicates, {unchanged.workers} workers"]
-        words += [f"other algorithms for --algorithm: {', '.join(made.others)}"] if made.others else []
+        words += [f"other algorithms of the run: {', '.join(made.others)}"] if made.others else []
         words += [] if unchanged.recorded.messages else [f"'{made.label}' sent no message"]
         words += [*cut_short(made.world), *prediction_lines(unchanged)]
         words += [] if changed is None else change_lines(changed, unchanged, changes)

@@ -27,7 +27,7 @@ def measure(source: Path, label: str | None = None, cell: int = 0) -> Measuremen
     if source.is_dir():
         found = measured_in(Result.open(source), label, cell)
     elif label is not None:
-        raise MeasurementError(f"'{source}': is a log, which has no algorithms; remove --algorithm {label}")
+        raise MeasurementError(f"'{source}': is a log, which has no algorithms; remove the algorithm {label}")
     else:
         try:
             found = _log(source)

@@ -340,7 +340,7 @@ def test_what_cannot_be_fitted_is_one_line(known_run: Path, tmp_path: Path, caps
         (str(tmp_path),): "is not a finished run",
         (str(known_run), "--algorithm", "ts"): "has no algorithm 'ts'; available: fts",
         (str(known_run), "--cell", "1"): "has no run of 'fts' in cell 1",
-        (str(log), "--algorithm", "ts"): "is a log, which has no algorithms; remove --algorithm ts",
+        (str(log), "--algorithm", "ts"): "is a log, which has no algorithms; remove the algorithm ts",
     }.items():
         assert main(["fit", *arguments]) == 2
         said = capsys.readouterr().err

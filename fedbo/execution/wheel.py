@@ -23,9 +23,8 @@ def sources() -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     top = Path(str(import_module("fedbo").__file__)).parent
     for path in sorted(top.rglob("*")):
-        if (
-            path.suffix in (".py", ".typed", ".jinja") and "examples" not in path.relative_to(top).parts
-        ):  # which hosts do not need
+        is_example = "examples" in path.relative_to(top).parts  # which hosts do not need
+        if path.suffix in (".py", ".typed", ".jinja", ".json") and not is_example:
             found[f"fedbo/{path.relative_to(top).as_posix()}"] = path.read_bytes()
     return dict(sorted(found.items()))
 

@@ -15,6 +15,7 @@ from typing import Any, get_args
 
 from generate_markdown import clause, code, page, table
 from generate_notebooks import NAMES, notebook_of
+from generate_python import python
 from generate_rows import trouble
 from generate_study import algorithms, keys, objectives
 
@@ -195,6 +196,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/objectives.md": objectives,
     "docs/reference/algorithms.md": algorithms,
     "docs/reference/columns.md": columns,
+    "docs/reference/python.md": python,
     "docs/reference/entry_points.md": entry_points,
     "docs/reference/trouble.md": trouble,
 }

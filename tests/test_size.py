@@ -47,9 +47,9 @@ LINES = {
     "lab": 1,
     "lab/benchmarking": 1106,
     "lab/fork": 1195,
-    "lab/twins": 2212,
+    "lab/twins": 2219,
     "lab/why": 1972,
-    "lab/worth": 593,
+    "lab/worth": 596,
     "objectives": 2131,
     "objectives/applications": 666,
     "objectives/classifiers": 2243,
@@ -74,7 +74,7 @@ LINES = {
     "workers": 2468,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 87838, "no room": 45244, "modules": 609}
+MOST = {"all": 87848, "no room": 45244, "modules": 609}
 
 
 @cache

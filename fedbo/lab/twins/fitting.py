@@ -12,6 +12,7 @@ from fedbo.lab.twins.families import ALIKE, Array, Candidate, CensoredTimes, Num
 from fedbo.lab.twins.measurements import Measurements
 from fedbo.lab.twins.regression import DurationRegression, regression
 from fedbo.lab.twins.survival import mean_of, p_alike
+from fedbo.study.document import to_toml
 
 DEPENDS = 0.01  # p below which durations count as depending on the agent, or on the configuration
 _DIGITS = 6
@@ -85,6 +86,9 @@ class FittedWorld:
         if self.latency is not None:
             found["latency"] = self.latency.p
         return {**found, "absence": self.absence_p}
+
+    def __str__(self) -> str:
+        return to_toml(self.tables())
 
     def tables(self) -> dict[str, Any]:
         """Return the tables of a study."""

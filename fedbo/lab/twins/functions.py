@@ -52,6 +52,9 @@ class TwinAnswer(NamedTuple):
     ratios: list[dict[str, Any]]
     words: str
 
+    def __str__(self) -> str:
+        return self.words
+
 
 @named_in_python()
 def twin(

@@ -73,6 +73,9 @@ class WorthReport:
     enough: int | None
     words: tuple[str, ...]
 
+    def __str__(self) -> str:
+        return "\n".join(self.words)
+
 
 def worth_study(study: Study) -> tuple[Study, list[str]]:
     """Add the algorithms for a verdict to a study, and list those that do not fit it; StudyError if it has a sweep."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,7 @@ def test_the_functions_answer_as_the_commands_do(
     facts = told(capsys, str(lived["places"]), "--replicates", "3", "--set", *changes)
     assert found.ratios == facts["changed"]["ratios"] and found.words.startswith("twin of 'random': 3 replicates")
     world = fedbo.fit(lived["places"], out=tmp_path / "fit")
+    assert (str(found), tomllib.loads(str(world))) == (found.words, world.tables())
     assert main(["fit", str(lived["places"]), "--format", "json"]) == 0
     assert world.tables() == json.loads(capsys.readouterr().out)["world"]
     assert {"world.toml", "durations.png"} <= {path.name for path in (tmp_path / "fit").iterdir()}

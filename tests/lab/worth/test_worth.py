@@ -149,6 +149,7 @@ def test_the_function_answers_as_the_command_does_and_goes_on_with_what_it_has(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = fedbo.worth(study(), out=tmp_path / "run", points=32)
+    assert str(found).splitlines() == [*found.words]
     again = fedbo.worth(study(), out=tmp_path / "run", points=32)
     assert main(["worth", str(tmp_path / "run"), "--points", "32", "--format", "json"]) == 0
     assert list(found.words) == list(again.words) == json.loads(capsys.readouterr().out)["words"]

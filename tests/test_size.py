@@ -38,7 +38,7 @@ LINES = {
     "coordinator/kernel": 2999,
     "coordinator/logged": 746,
     "coordinator/runtime": 1092,
-    "execution": 2757,
+    "execution": 2773,
     "fast": 2623,
     "figures": 1498,
     "figures/kinds": 934,
@@ -74,7 +74,7 @@ LINES = {
     "workers": 2468,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 87848, "no room": 45244, "modules": 609}
+MOST = {"all": 87864, "no room": 45260, "modules": 609}
 
 
 @cache

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -129,8 +130,8 @@ def _connect(to: Cluster, cpus: int) -> None:
                 with _alone():
                     ray.init("local", **quiet, **_here(cpus))
                 return
-            _check_listening(to.address)
-            _use_token()
+            used = _check_listening(to.address)
+            _use_token(used)
             modules = [str(build_wheel(Path(workshop)))] if to.package == "wheel" else []
             ray.init(to.address, **quiet, runtime_env={"py_modules": modules} if modules else None)
         except Exception as error:  # Ray raises bare ones too
@@ -161,8 +162,8 @@ def _here(cpus: int) -> dict[str, Any]:
     return {"num_cpus": max(cores, cpus), "include_dashboard": False, "runtime_env": environment}
 
 
-def _check_listening(address: str) -> None:
-    """Check that the address that Ray will use accepts connections, because Ray itself would try for minutes."""
+def _check_listening(address: str) -> str | None:
+    """Check that the address that Ray will use accepts connections, because Ray itself would try for minutes; return it."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if address != "auto" and not (host and port.isdigit()):
         raise ValueError(f"write {ADDRESSES}, for example 10.0.0.1:6379 or ray://10.0.0.1:10001")
@@ -170,17 +171,30 @@ def _check_listening(address: str) -> None:
     if used == address:  # Ray replaces a local address by that of the network, and "auto" by the last one on this machine
         used = ray._private.services.canonicalize_bootstrap_address(address)
     if used is None or (error := no_answer(used, _CONNECT_TIMEOUT)) is None:
-        return
+        return None if address.startswith("ray://") else used  # a client is served by a process of the cluster
     taken = "" if used == address.removeprefix("ray://") else f" to {used}, by which Ray replaces it"
     remedy = "check that the head node runs, that this is its port (6379, for ray:// 10001), and that no firewall blocks it"
     raise ConnectionError(f"no connection{taken} ({error}); {remedy}; {_ELSEWHERE}")
 
 
-def _use_token() -> None:
-    """Make this process send its token, unless the environment disables that. Ray 2.60 sends it by default only for "auto"."""
+def _use_token(address: str | None) -> None:
+    """Make this process send its token, unless the environment disables that; PermissionError for a cluster without tokens.
+
+    Ray 2.60 sends it by default only for "auto". It connects a process that has a token to a cluster without, and then ends
+    each of its actors, since the head cannot call the process.
+    """
     if "RAY_AUTH_MODE" not in os.environ:
         os.environ["RAY_AUTH_MODE"] = "token"
         ray._raylet.Config.initialize("")  # type: ignore[attr-defined]  # it was read when Ray was imported
+    if address is None or os.environ["RAY_AUTH_MODE"].lower() != "token":
+        return
+    code = f"import ray; ray._raylet.GcsClient(address={address!r}).get_all_node_info(timeout={_CONNECT_TIMEOUT})"
+    without = {**os.environ, "RAY_AUTH_MODE": "disabled"}  # which this process cannot be for a moment
+    with suppress(subprocess.TimeoutExpired):  # `ray.init` says why
+        asked = subprocess.run([sys.executable, "-c", code], env=without, capture_output=True, timeout=3 * _CONNECT_TIMEOUT)
+        if asked.returncode == 0:
+            remedy = "start it with RAY_AUTH_MODE=token, or set RAY_AUTH_MODE=disabled here if its network is private"
+            raise PermissionError(f"serves anyone, since it was started without a token; {remedy}")
 
 
 def connection_error(place: str, error: BaseException) -> str:
@@ -197,6 +211,8 @@ def connection_error(place: str, error: BaseException) -> str:
         )
     if refused:
         return f"the Ray cluster at {place} rejected this process's token; {_TOKEN}"
+    if isinstance(error, PermissionError):
+        return f"the Ray cluster at {place} {said}"
     if "Version mismatch" in said:
         return f"the Ray cluster at {place} has other versions: {said}"
     if "Could not find any running Ray instance" in said:

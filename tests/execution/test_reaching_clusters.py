@@ -175,6 +175,28 @@ def test_hosts_get_all_files_of_the_package_but_what_pages_and_type_checkers_rea
 
 @pytest.mark.ray
 @pytest.mark.slow
+def test_a_process_that_has_a_token_is_told_of_a_cluster_without(tmp_path: Path) -> None:
+    """Ray lets it in, and ends each actor that it starts."""
+    (tmp_path / "study.toml").write_text(load_study(STUDY, ["hosting.package=image"]).to_toml(), encoding="utf-8")
+    with ray_folder() as folder, another_ray(folder) as address:
+        around = surroundings(folder, RAY_AUTH_TOKEN="0123456789abcdef")
+        around.pop("RAY_AUTH_MODE", None)
+        words = ["run", "study.toml", "--out", "run", "--quiet", "--address", address]
+        command = [sys.executable, "-m", "fedbo", *words]
+        refused = subprocess.run(command, cwd=tmp_path, env=around, capture_output=True, text=True, timeout=120)
+        line = (
+            f"the Ray cluster at '{address}' serves anyone, since it was started without a token; start it with RAY_AUTH_MODE"
+        )
+        assert refused.returncode and line in refused.stderr, refused.stderr
+        around["RAY_AUTH_MODE"] = "disabled"
+        words = ["resume", "run"] if (tmp_path / "run").exists() else words
+        command = [sys.executable, "-m", "fedbo", *words]
+        done = subprocess.run(command, cwd=tmp_path, env=around, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.ray
+@pytest.mark.slow
 def test_doctor_says_for_each_host_what_it_lacks(tmp_path: Path) -> None:
     """The hosts have no data set, and this machine has one, which is a file of the right name in the wrong place for them."""
     with ray_folder() as folder, another_ray(folder, FEDBO_DATA=str(tmp_path / "none"), HOME=str(tmp_path)) as address:

@@ -46,9 +46,11 @@ OPTUNA: list[Case] = [
 ]
 RAY: list[Case] = [
     ("uniform", {"lower": -1.0, "upper": 3.0}, ""),
+    ("uniform", {"lower": -1, "upper": 3}, ""),  # whole bounds of numbers
     ("quniform", {"lower": 0.0, "upper": 10.0, "q": 1}, ""),
     ("quniform", {"lower": 0.2, "upper": 1.0, "q": 0.1}, ""),
     ("loguniform", {"lower": 1e-4, "upper": 1.0}, ""),
+    ("loguniform", {"lower": 1, "upper": 100}, ""),
     ("qloguniform", {"lower": 0.5, "upper": 10.0, "q": 0.5}, "is a logarithmic range of Ray Tune with steps of 0.5"),
     ("qloguniform", {"lower": 1.0, "upper": 10.0, "q": 1}, "is a logarithmic range of Ray Tune with steps of 1"),
     ("randint", {"lower": 1, "upper": 6}, ""),
@@ -60,6 +62,7 @@ RAY: list[Case] = [
     ("qlograndint", {"lower": 1, "upper": 6, "q": 1}, ""),
     ("choice", {"categories": [None, 1, "a", 0.5]}, ""),
     ("choice", {"categories": ["a", "b", "a"]}, "has 'a' twice"),
+    ("choice", {"categories": [[64], [64, 64]]}, "boolean or None; give it a name, which your function looks up in a dictionary"),
     ("randn", {"mean": 0.0, "sd": 1.0}, "is a Normal Float of Ray Tune"),
     ("qrandn", {"mean": 0.0, "sd": 1.0, "q": 0.5}, "is a Normal Float of Ray Tune"),
     ("sample_from", {"func": len}, "Function of Ray Tune"),

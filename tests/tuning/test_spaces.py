@@ -62,6 +62,8 @@ def test_what_ray_tune_declares_means_the_same_here() -> None:
     assert values(space, "grid") == {1, 2}
     logs = {parameter.name: parameter.log for parameter in space.parameters}
     assert logs["rate"] and logs["m"] and not logs["x"]
+    assert {parameter.name for parameter in space.parameters if parameter.whole} >= {"n", "m"}
+    assert not any(parameter.whole for parameter in space.parameters if parameter.name in ("x", "rate")), "whole bounds, too"
 
 
 def test_what_optuna_declares_means_the_same_here() -> None:

@@ -165,7 +165,8 @@ def _choices(name: str, values: Any) -> Written:
             or value != value
             or value in (math.inf, -math.inf)
         ):
-            raise ArgumentError(f"{called}: {short(value)}: must be a finite number, a string, a boolean or None; {_FORMS}")
+            words = "give it a name, which your function looks up in a dictionary" if len(plain) > 1 else _FORMS
+            raise ArgumentError(f"{called}: {short(value)}: must be a finite number, a string, a boolean or None; {words}")
         if value in plain[:place]:
             other = plain[plain.index(value)]
             words = f"has {value!r} twice" if type(other) is type(value) else f"has {other!r} and {value!r}, which are equal"
@@ -196,8 +197,7 @@ def _from_ray(name: str, domain: Any) -> Written:
     if step is not None and (step != 1 or not is_whole):
         values = [round((low + place * step) / step) * step for place in _places(name, low, high, step)]
         return _stepped(name, values if is_whole else [float(value) for value in values])
-    if is_whole:
-        low, high = int(low), int(high) - 1  # also with steps of 1
+    low, high = (int(low), int(high) - 1) if is_whole else (float(low), float(high))  # also with steps of 1
     return _choices(name, [low]) if low == high else _range(name, (low, high, *(("log",) if is_log else ())))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from math import isfinite
 from threading import RLock
 from typing import Any
@@ -17,11 +18,12 @@ from optuna.samplers._base import _process_constraints_after_trial
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from fedbo.objectives.goals import MOST_OBJECTIVES
 from fedbo.objectives.typed_spaces.declared_space import flattened
 from fedbo.optuna.inferred_space import InferredSpace, distributions, union
 from fedbo.settings import arguments
 from fedbo.settings.arguments import Mode
-from fedbo.settings.errors import warn_caller
+from fedbo.settings.errors import ArgumentError, warn_caller
 from fedbo.tuning.arguments import check_algorithm
 from fedbo.tuning.ask_tell import Agent, tell_or_fail
 from fedbo.tuning.metrics import check_directions, told_of_trial
@@ -135,6 +137,8 @@ class Sampler(BaseSampler):
         if self._given and self._agent is not None:
             check_directions(study, self._agent.terms.mode, self._agent.terms.goals)
             return self._agent
+        if len(study.directions) > MOST_OBJECTIVES:  # before trials are spent
+            raise ArgumentError(f"study: has {len(study.directions)} objectives; use at most {MOST_OBJECTIVES}")
         trials = study.get_trials(deepcopy=False, states=_WITH_VALUES)
         good = [trial for trial in trials if trial.values and all(map(isfinite, trial.values))]
         ended = sum(trial.state.is_finished() for trial in study.get_trials(deepcopy=False))
@@ -160,10 +164,14 @@ class Sampler(BaseSampler):
         seen = values if state in _WITH_VALUES and values else None  # its last, if pruned
         folder, token = trial.system_attrs.get(ASKED, (None, None)) if self._given else (None, self._tokens.get(trial.number))
         value = self._value(agent, trial, seen)
-        params = self._configuration(agent, trial)
+        try:
+            params = self._configuration(agent, trial)
+        except ValueError as error:  # an enqueued value may be outside its range
+            warn_caller(f"trial {trial.number} was ignored: {error}", UserWarning)
+            value, params = None, {}
         if token is not None and (not self._given or folder == str(agent.folder)):
             asked = flattened(agent.given(token).configuration)
-            if all(params[name] == each for name, each in asked.items() if name in params):
+            if params and all(params[name] == each for name, each in asked.items() if name in params):
                 tell_or_fail(agent, token, value, f"trial {trial.number}")
                 return
             agent.withdraw(token)
@@ -179,9 +187,10 @@ class Sampler(BaseSampler):
         """Let an agent in memory know the configuration of a running trial that another process has."""
         if self._space is None or trial.number in self._tokens or not trial.params.keys() >= self._space.always:
             return
-        agent.enqueue(self._space.configuration(trial.params))
-        (one,) = agent.ask()
-        self._tokens[trial.number] = one.token
+        with suppress(ValueError):  # outside its range
+            agent.enqueue(self._space.configuration(trial.params))
+            (one,) = agent.ask()
+            self._tokens[trial.number] = one.token
 
     def _configuration(self, agent: Agent, trial: FrozenTrial) -> dict[str, Any]:
         if self._space is not None:

@@ -104,7 +104,7 @@ class StoredLog(AskLog):
     def __init__(self, folder: Path, head: LogEntry) -> None:
         super().__init__()
         atomic.make_folder(folder, PRIVATE)
-        self._folder, self._held, self._closed = folder, ExitStack(), False
+        self._folder, self._held, self._closed, self._process = folder, ExitStack(), False, os.getpid()
         self._held.enter_context(locked(folder))
         weakref.finalize(self, self._held.close)  # at the latest when Python ends, before it takes modules apart
         path = folder / LOG
@@ -129,6 +129,9 @@ class StoredLog(AskLog):
     def _write(self, entry: LogEntry) -> None:
         if self._closed:
             raise DirectoryError(f"'{self._folder}': is the folder of a closed agent; open the agent again with fedbo.Agent")
+        if self._process != os.getpid():  # two that write would hand out the same tokens
+            words = f"is open in process {self._process}, of which this one is a fork; ask and tell there"
+            raise DirectoryError(f"'{self._folder}': {words}")
         line = _written(entry)
         atomic.append(self._file, line, sync=True)
         self._added(line)

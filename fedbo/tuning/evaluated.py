@@ -52,10 +52,11 @@ def evaluated(
 
     A source is a path, a table (`result.trials()`, a data frame of pandas, a list of dictionaries), a `ResultGrid` of Ray Tune
     or an `optuna.Study`. A path ends in .csv or .parquet, with a column for each parameter and one for the `value`, or is the
-    directory of a run or of an agent. A column `param_NAME` is that of the parameter NAME, as in tables of trials. From a run
-    it returns the observations of its best algorithm, of one `agent` or of all. With `goals` of several metrics a value is a
-    dictionary of their numbers. Files have a column for each further one, and an Optuna study has their objectives in the
-    same order. ArgumentError, in one line, for any other source, or a configuration that is not in the space.
+    directory of a run or of an agent. A column `param_NAME` is that of the parameter NAME, as in tables of trials; so are
+    `params_NAME` of Optuna's `trials_dataframe` and `config/NAME` of Ray Tune's `get_dataframe`. From a run it returns the
+    observations of its best algorithm, of one `agent` or of all. With `goals` of several metrics a value is a dictionary of
+    their numbers. Files have a column for each further one, and an Optuna study has their objectives in the same order.
+    ArgumentError, in one line, for any other source, or a configuration that is not in the space.
     """
     if hasattr(source, "get_trials"):
         return evaluated_in_study(source, space, mode, goals)
@@ -89,7 +90,7 @@ def evaluated(
         pairs = [(flattened(pair[0]), dict(pair[1]) if goals and _others(goals) else float(pair[1])) for pair in source]
     except (TypeError, ValueError, IndexError, KeyError, AttributeError):
         words = "pass pairs of a configuration and its value, an optuna.Study, a .csv or .parquet file, or a run directory"
-        raise ArgumentError(f"start = {source!r:.60}: {words}") from None
+        raise ArgumentError(f"start = {short(source)}: {words}") from None
     for number, (configuration, worth) in enumerate(pairs, 1):
         told_of(worth, goals)
         found.append(_checked(read, Evaluated(configuration, worth, f"start/{number}"), f"start, point {number}"))
@@ -117,6 +118,9 @@ def _columns(where: str, there: Sequence[str], space: Space, named: Named) -> tu
     if is_raw(there):
         raise ArgumentError(f"{where}: is one of a run's own tables, in its units; pass the directory of the run")
     mine = columns_of(_names(space), "param_", there, (value, *others))
+    for name in mine:  # as in tables of Optuna's trials, and of Ray Tune's results
+        for column in (f"params_{name}", f"config/{name.replace('.', '/')}"):
+            mine[name] = column if column in there and column not in mine else mine[name]
     metrics = columns_of(others, "metric_", there, (value, *mine.values()))
     if missing := next((name for name in (value, *metrics.values()) if name not in there), None):
         remedy = "pass the name of the value's column" if missing == value else "add it, with empty cells where it is not known"

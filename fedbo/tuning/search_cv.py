@@ -15,6 +15,7 @@ from sklearn.model_selection import RandomizedSearchCV
 from sklearn.utils import check_random_state
 
 from fedbo.objectives.typed_spaces.spaces import written_space
+from fedbo.settings.arguments import wrong
 from fedbo.settings.errors import warn_caller
 from fedbo.tuning.arguments import numbered
 from fedbo.tuning.ask_tell import Agent
@@ -41,6 +42,8 @@ class FedboSearchCV(RandomizedSearchCV):  # type: ignore[misc]
         """Evaluate the candidates that an agent suggests, and tell it their mean scores."""
         given = self.param_distributions
         branches = [given] if isinstance(given, Mapping) else given
+        if not all(isinstance(branch, Mapping) for branch in branches):
+            raise wrong("param_distributions", given, "must be a dictionary, or a list of dictionaries")
         at_once = max(1, effective_n_jobs(self.n_jobs) // self.n_splits_)
         with self.open_agent(_written(branches)) as agent:
             left, count, scores = self.n_iter, max(agent.terms.initial, at_once), np.array([])
@@ -87,7 +90,7 @@ def _declared(each: Any) -> Any:
         if isinstance(each.dist, rv_discrete) and isfinite(high - low):
             return (int(low), int(high)) if low < high else int(low)
         return (0.0 if isfinite(low) else _TAIL, 1.0 if isfinite(high) else 1.0 - _TAIL)
-    return numbered(list(each)) if isinstance(each, list | np.ndarray) else each
+    return numbered(list(each)) if _is_listed(each) else each
 
 
 def _value(each: Any, code: Any) -> Any:
@@ -95,4 +98,9 @@ def _value(each: Any, code: Any) -> Any:
     if hasattr(each, "ppf"):
         is_whole = isinstance(each.dist, rv_discrete)
         return code if is_whole and isinstance(code, int) else int(each.ppf(code)) if is_whole else float(each.ppf(code))
-    return each[int(code)] if isinstance(each, list | np.ndarray) else code
+    return list(each)[int(code)] if _is_listed(each) else code
+
+
+def _is_listed(each: Any) -> bool:
+    """Return whether these are choices: a list, an array, a `range` or a column, but no range of `fedbo.tune`."""
+    return hasattr(each, "__len__") and not isinstance(each, str | tuple | Mapping)

@@ -152,6 +152,30 @@ def test_failed_pruned_and_enqueued_trials_and_those_of_other_samplers_are_learn
     assert None in told.values()
 
 
+def test_enqueued_values_outside_their_range_are_left_out_by_the_model_and_the_study_goes_on() -> None:
+    study = optuna.create_study(sampler=Sampler(seed=1, n_startup_trials=2))
+    study.optimize(quadratic, n_trials=4)
+    study.enqueue_trial({"x": 9.0})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Optuna's own, of the range
+        running = study.ask()
+        running.suggest_float("x", -5.0, 5.0)
+        running.suggest_categorical("kind", ["a", "b", "c"])
+        study.optimize(quadratic, n_trials=2)
+    study.tell(running, 1.0)
+    with pytest.warns(UserWarning, match=r"^trial 4 was ignored: x = 9.0: must be a number in \[-5, 5\]$"):
+        study.optimize(quadratic, n_trials=2)
+    values = [value for value in study.sampler._agent._log.told.values() if value is not None]
+    assert len(values) == 7 and len(study.trials) == 9, "all but trial 4, and the last, which is learned with the next"
+
+
+def test_more_objectives_than_four_are_refused_before_the_first_trial() -> None:
+    study = optuna.create_study(sampler=Sampler(), directions=["minimize"] * 5)
+    with pytest.raises(ValueError, match="^study: has 5 objectives; use at most 4$"):
+        study.optimize(lambda trial: [trial.suggest_float("x", 0.0, 1.0)] * 5, n_trials=1)
+    assert not any(trial.params for trial in study.trials)
+
+
 @pytest.mark.parametrize(("failed", "good", "drawn"), [(3, 1, True), (2, 2, False), (0, 3, True), (0, 4, False)])
 def test_failed_trials_count_at_the_start_once_half_as_many_have_values(failed: int, good: int, drawn: bool) -> None:
     asked = list[str]()

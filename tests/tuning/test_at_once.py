@@ -188,6 +188,29 @@ def test_a_pickled_agent_goes_on_alike_in_memory_and_in_its_folder(tmp_path: Pat
     assert repr(agents["memory"]).startswith("<Agent 0 of 1 in memory: 4 values, 1 open, best ")
 
 
+FORKED = """
+import os, sys, fedbo
+agent = fedbo.Agent(sys.argv[1], {"x": (0.0, 1.0)}, fedbo.Terms("random"))
+(first,) = agent.ask()
+if os.fork() == 0:
+    for call in (agent.ask, lambda: agent.tell(first.token, 1.0)):
+        try:
+            print(call(), flush=True)
+        except fedbo.errors.DirectoryError as error:
+            print(str(error).replace(str(os.getppid()), "N"), flush=True)
+    os._exit(0)
+os.wait()
+print(agent.tell(first.token, 2.0), agent.ask()[0].token, agent.best()[1])
+"""
+
+
+def test_a_fork_of_a_process_with_an_open_agent_is_told_to_leave_it_alone(tmp_path: Path) -> None:
+    program = [sys.executable, "-W", "ignore", "-c", FORKED, str(tmp_path / "agent")]
+    ended = subprocess.run(program, capture_output=True, text=True, check=False, timeout=120)
+    refused = f"'{tmp_path / 'agent'}': is open in process N, of which this one is a fork; ask and tell there"
+    assert ended.stdout.splitlines() == [refused, refused, "True 00000-000001 2.0"], ended.stderr
+
+
 THREADS = """
 import random, sys, fedbo
 from concurrent.futures import ThreadPoolExecutor

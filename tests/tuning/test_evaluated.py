@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import ConfigSpace as CS
+import numpy as np
 import pytest
 
 import fedbo
@@ -114,3 +115,14 @@ def test_an_agent_begins_with_dictionaries_or_a_data_frame_of_values_of_any_kind
         evaluated([{**first, "x": 5, "value": 1.0}], mixed)
     with pytest.raises(fedbo.errors.ArgumentError, match="'start': has no column 'value'; available: kind, model.n, x"):
         evaluated([first], mixed)
+
+
+def test_tables_of_optuna_and_ray_tune_name_parameters_with_their_prefixes() -> None:
+    rows = [{"number": 0, "value": 0.5, "params_number": 7, "params_x": 0.25, "state": "COMPLETE"}]
+    found = [Evaluated({"number": 7, "x": 0.25}, 0.5, "start/1")]
+    assert evaluated(rows, {"number": (1, 9), "x": (0.0, 1.0)}) == found, "the number is not that of the trial"
+    assert evaluated([{"config/model/n": 2, "loss": 0.5}], {"model": {"n": (1, 9)}}, "loss")[0][:2] == ({"model.n": 2}, 0.5)
+    both = {"x": (0.0, 1.0), "params_x": (0.0, 1.0)}
+    assert evaluated([{"x": 0.1, "params_x": 0.2, "value": 1.0}], both)[0].configuration == {"x": 0.1, "params_x": 0.2}
+    with pytest.raises(fedbo.errors.ArgumentError, match=r"^start = array\(\[\[0., 0.\], \[0., 0.\]\]\): pass pairs"):
+        evaluated(np.zeros((2, 2)), both)

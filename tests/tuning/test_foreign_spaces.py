@@ -62,7 +62,11 @@ RAY: list[Case] = [
     ("qlograndint", {"lower": 1, "upper": 6, "q": 1}, ""),
     ("choice", {"categories": [None, 1, "a", 0.5]}, ""),
     ("choice", {"categories": ["a", "b", "a"]}, "has 'a' twice"),
-    ("choice", {"categories": [[64], [64, 64]]}, "boolean or None; give it a name, which your function looks up in a dictionary"),
+    (
+        "choice",
+        {"categories": [[64], [64, 64]]},
+        "boolean or None; give it a name, which your function looks up in a dictionary",
+    ),
     ("randn", {"mean": 0.0, "sd": 1.0}, "is a Normal Float of Ray Tune"),
     ("qrandn", {"mean": 0.0, "sd": 1.0, "q": 0.5}, "is a Normal Float of Ray Tune"),
     ("sample_from", {"func": len}, "Function of Ray Tune"),

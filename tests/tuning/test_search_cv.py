@@ -93,6 +93,16 @@ def test_steps_of_pipelines_estimators_as_choices_and_several_dictionaries_are_s
     assert search.score(X, Y) > 0.9
 
 
+def test_choices_may_be_a_range_or_a_column_and_what_is_no_dictionary_is_refused() -> None:
+    column = pytest.importorskip("pandas").Series([2, 5], index=[7, 8])
+    space = {"max_depth": range(1, 4), "min_samples_leaf": column}
+    search = FedboSearchCV(DecisionTreeClassifier(random_state=0), space, n_iter=6, cv=2, random_state=0).fit(X, Y)
+    tried = {tuple(params.values()) for params in search.cv_results_["params"]}
+    assert tried == {(depth, leaf) for depth in (1, 2, 3) for leaf in (2, 5)}
+    with pytest.raises(fedbo.errors.ArgumentError, match="must be a dictionary, or a list of dictionaries"):
+        FedboSearchCV(SVC(), [("C", 1.0)]).fit(X, Y)
+
+
 def test_groups_several_metrics_and_rules_of_refitting_work() -> None:
     groups = np.arange(len(Y)) % 5
     given: dict[str, Any] = {"n_iter": 5, "cv": GroupKFold(3), "random_state": 0, "scoring": ["accuracy", "f1_macro"]}

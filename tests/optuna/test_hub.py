@@ -47,4 +47,5 @@ def test_the_package_has_what_the_registry_asks_for() -> None:
     fields = dict(line.split(": ", 1) for line in front.strip().splitlines())
     assert fields.keys() == {"author", "title", "description", "tags", "optuna_versions", "license"}
     assert "sampler" in fields["tags"]
+    assert fields["license"] == "MIT License" == (PACKAGE / "LICENSE").read_text(encoding="utf-8").splitlines()[0]
     assert all(f"## {title}\n" in page for title in ("Abstract", "APIs", "Installation", "Example"))

@@ -1,5 +1,3 @@
 """The sampler of fedbo as a package of OptunaHub."""
 
-from fedbo.optuna import Sampler
-
-__all__ = ["Sampler"]
+from fedbo.optuna import Sampler as Sampler

@@ -13,7 +13,8 @@ def objective(trial: Any) -> float:
     if trial.suggest_categorical("model", ["tree", "net"]) == "tree":
         return abs(float(trial.suggest_int("depth", 1, 9)) - 4.0)
     rate: float = trial.suggest_float("rate", 1e-5, 1e-1, log=True)
-    return rate + sum(trial.suggest_float(f"width {place}", 0.0, 1.0) for place in range(trial.suggest_int("layers", 1, 3)))
+    layers = trial.suggest_int("layers", 1, 3)
+    return rate + sum(trial.suggest_float(f"width {place}", 0.0, 1.0) for place in range(layers))
 
 
 study = optuna.create_study(sampler=optunahub.load_module("samplers/fedbo").Sampler(seed=1))

@@ -53,6 +53,7 @@ class Choices(TypedDict, total=False):
     font: str | None
     font_size: float | None
     title: bool
+    dark: bool
 
 
 class Result(FinishedRun):
@@ -180,7 +181,7 @@ class Result(FinishedRun):
         **choices: Unpack[Choices],
     ) -> Axes: ...
 
-    @spelled_out(Choices, {"regret": False, "title": True})
+    @spelled_out(Choices, {"regret": False, "title": True, "dark": False})
     def plot(
         self,
         path: str | Path | None = None,
@@ -204,6 +205,7 @@ class Result(FinishedRun):
             panels: the only ones drawn.
             width, height: in inches.
             font, font_size, title=False: the style of the text.
+            dark: light colours on a dark page.
         """
         if path is not None:
             arguments.path("path", path, "file")

@@ -98,6 +98,23 @@ Level = Annotated[
     float | None, typer.Option(help="Target value in each cell. Default: the final value of the first algorithm.")
 ]
 
+CellNumber = Annotated[int | None, typer.Option("--cell", help="Number of the cell in the sweep.")]
+Regret = Annotated[bool, typer.Option("--regret", help="Draw simple regret instead of the best value.")]
+Algorithms = Annotated[str | None, typer.Option(metavar="A,B", help="Draw only these algorithms.")]
+Panels = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B",
+        help="Draw only these panels. Curves and sweep have evaluations, time, bytes, epsilon, cost; sweep also times.",
+    ),
+]
+Width = Annotated[float | None, typer.Option(help="Width in inches; 3.5 is one column of many journals, 7 is two.")]
+Height = Annotated[float | None, typer.Option(help="Height in inches. Default: computed from the panels.")]
+Font = Annotated[str | None, typer.Option(help="Name of an installed font, for example 'DejaVu Serif'.")]
+FontSize = Annotated[float | None, typer.Option(help="Font size in points. Default: 8 below a width of 10 inches, else 10.")]
+Title = Annotated[bool, typer.Option("--title/--no-title", help="Draw titles, or leave them to the captions of a paper.")]
+Dark = Annotated[bool, typer.Option("--dark", help="Draw in light colours on a dark page.")]
+
 
 def hosting_sets(workers: int | None, address: str | None) -> list[str]:
     """Return the short forms of the hosting as --set overrides."""
@@ -110,6 +127,14 @@ def offered(name: str, option: str) -> Callable[..., Any]:
     if (found := optional(name)) is None:
         raise typer.BadParameter(f"{option}: needs a part of fedbo that is not installed here; leave it out")
     return found
+
+
+def listed(option: str, words: str | None) -> list[str] | None:
+    """Split a comma-separated text; wrong usage where it names nothing."""
+    found = [word.strip() for word in (words or "").split(",") if word.strip()]
+    if words is not None and not found:
+        raise typer.BadParameter(f"--{option} '{words}': names nothing; write, for example, --{option} A,B")
+    return found or None
 
 
 def progress_display(quiet: bool) -> Progress | None:

@@ -11,18 +11,29 @@ import typer
 from fedbo.commands.answers import answer_in, show_answer
 from fedbo.commands.arguments import (
     FAILED,
+    Algorithms,
     Baseline,
+    CellNumber,
     Chosen,
+    Dark,
+    Font,
+    FontSize,
     Format,
+    Height,
     Level,
+    Panels,
     Printed,
+    Regret,
     RunFolderArgument,
     Sets,
     Stop,
     StudyFile,
     TableFormat,
     TableFormats,
+    Title,
     Trust,
+    Width,
+    listed,
     note_failures,
     offered,
     print_json,
@@ -200,28 +211,19 @@ def plot(
             help=f"Kind of figure: {', '.join(_KINDS[:-1])} or {_KINDS[-1]}. Default: sweep, or overview without a sweep."
         ),
     ] = None,
-    cell: Annotated[int | None, typer.Option(help="Number of the cell in the sweep.")] = None,
-    regret: Annotated[bool, typer.Option("--regret", help="Draw simple regret instead of the best value.")] = False,
+    cell: CellNumber = None,
+    regret: Regret = False,
     algorithm: Chosen = None,
-    algorithms: Annotated[str | None, typer.Option(metavar="A,B", help="Draw only these algorithms.")] = None,
+    algorithms: Algorithms = None,
     replicate: Annotated[int | None, typer.Option(help="Draw only this replicate.")] = None,
-    panels: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B",
-            help="Draw only these panels. Curves and sweep have evaluations, time, bytes, epsilon, cost; sweep also times.",
-        ),
-    ] = None,
+    panels: Panels = None,
     level: Level = None,
-    width: Annotated[float | None, typer.Option(help="Width in inches; 3.5 is one column of many journals, 7 is two.")] = None,
-    height: Annotated[float | None, typer.Option(help="Height in inches. Default: computed from the panels.")] = None,
-    font: Annotated[str | None, typer.Option(help="Name of an installed font, for example 'DejaVu Serif'.")] = None,
-    font_size: Annotated[
-        float | None, typer.Option(help="Font size in points. Default: 8 below a width of 10 inches, else 10.")
-    ] = None,
-    title: Annotated[
-        bool, typer.Option("--title/--no-title", help="Draw titles, or leave them to the captions of a paper.")
-    ] = True,
+    width: Width = None,
+    height: Height = None,
+    font: Font = None,
+    font_size: FontSize = None,
+    title: Title = True,
+    dark: Dark = False,
     trust: Trust = False,
 ) -> None:
     """Draw a figure of a run and print its path."""
@@ -229,9 +231,9 @@ def plot(
 
     choices: Choices = {
         **{"regret": regret, "algorithm": algorithm, "level": level, "replicate": replicate},
-        **{"algorithms": _listed("algorithms", algorithms), "panels": _listed("panels", panels)},
+        **{"algorithms": listed("algorithms", algorithms), "panels": listed("panels", panels)},
     }
-    look: Choices = {"width": width, "height": height, "font": font, "font_size": font_size, "title": title}
+    look: Choices = {"width": width, "height": height, "font": font, "font_size": font_size, "title": title, "dark": dark}
     if (answer := answer_in(folder, trust)) is not None:
         idle = [name for name, value in {"kind": kind, **choices}.items() if value not in (None, False)]
         if idle:
@@ -242,14 +244,6 @@ def plot(
         return
     every: Choices = {**choices, **look}
     print(Result.open(folder, trust).plot(out, cast(FigureKind | None, kind), cell, **every))
-
-
-def _listed(option: str, words: str | None) -> list[str] | None:
-    """Split a comma-separated text; wrong usage where it names nothing."""
-    listed = [word.strip() for word in (words or "").split(",") if word.strip()]
-    if words is not None and not listed:
-        raise typer.BadParameter(f"--{option} '{words}': names nothing; write, for example, --{option} A,B")
-    return listed or None
 
 
 def replay(

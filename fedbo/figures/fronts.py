@@ -22,7 +22,7 @@ from fedbo.analysis.grouping import by_cell_and_algorithm
 from fedbo.analysis.traces import Array, Axis
 from fedbo.figures.curves import BAND, POINTS, axis_label, band_alpha, in_units, label_panel, line
 from fedbo.figures.layout import FigurePanel, PlotError
-from fedbo.figures.style import FAINT, INK, band_entry, entries, styles
+from fedbo.figures.style import FAINT, INK, band_entry, entries, mark_at, styles
 from fedbo.objectives.base import Metric
 from fedbo.objectives.goals import Goals
 
@@ -140,7 +140,7 @@ def front_panels(result: Result, cell: int) -> tuple[list[FigurePanel], list[Art
         shown = figure.agent is None or number <= SHOWN
         panels.append(FigurePanel(name, partial(draw_front, figure=figure, known=known), shown=shown))
     algorithms = dict.fromkeys(label for figure in figures for label in figure.outcomes)
-    legend = entries({label: {**known[label], "marker": "o"} for label in algorithms})
+    legend = entries({label: {**known[label], "marker": mark_at(list(known).index(label))} for label in algorithms})
     legend.append(Line2D([], [], label="dominated or infeasible", **DOMINATED))
     if any(len(figure.exact) for figure in figures):
         legend.append(Line2D([], [], label="exact front", **EXACT))
@@ -155,7 +155,7 @@ def draw_front(axes: Axes, figure: FrontPanel, known: Mapping[str, Mapping[str, 
     for label, (_, front) in figure.outcomes.items():
         options = {name: value for name, value in known[label].items() if name in ("color", "linestyle")}
         _draw_line(axes, figure, front, **options)
-        axes.plot(front[:, 0], front[:, 1], "o", color=options["color"], markersize=4, zorder=3)
+        axes.plot(front[:, 0], front[:, 1], mark_at(list(known).index(label)), color=options["color"], markersize=4, zorder=3)
     label_panel(axes, figure.title, axis_name(figure, 0))
     axes.set_ylabel(axis_name(figure, 1))
     axes.set_xlim(*figure.ranges[0])

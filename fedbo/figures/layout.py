@@ -15,7 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.font_manager import FontProperties, findfont
 
-from fedbo.figures.style import FAINT, STYLE, styled
+from fedbo.figures.style import FAINT, STYLE, darken, styled
 from fedbo.settings import arguments
 from fedbo.settings.errors import FedboError
 
@@ -43,13 +43,14 @@ class PlotError(FedboError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The size of a figure in inches, its font and font size in points, and whether it has titles."""
+    """The size of a figure in inches, its font and font size in points, whether it has titles, and whether it is dark."""
 
     width: float | None = None
     height: float | None = None
     font: str | None = None
     font_size: float | None = None
     title: bool = True
+    dark: bool = False
 
     @property
     def inches(self) -> float:
@@ -80,6 +81,7 @@ class Look:
 
     def check(self) -> None:
         """Raise PlotError for an impossible look."""
+        arguments.flag("dark", self.dark)
         limits = (("width", self.width, NARROWEST, WIDEST), ("height", self.height, 1.0, WIDEST))
         for name, value, low, high in (*limits, ("font_size", self.font_size, 4.0, 40.0)):
             if value is not None and not low <= arguments.number(name, value) <= high:
@@ -128,13 +130,13 @@ def arrange(sheet: Sheet, look: Look) -> Figure:
         if not look.title:
             inches = _body(figure, sheet, look)
             figure.set_size_inches(look.inches, _height(look, 0.0, inches))
-            return figure
+            return darken(figure) if look.dark else figure
         outer = figure.add_gridspec(2, 1)
         above = _head(figure.add_subfigure(outer[0]), sheet, look)
         whole = _height(look, above, _body(figure.add_subfigure(outer[1]), sheet, look))
         outer.set_height_ratios([above, whole - above])
         figure.set_size_inches(look.inches, whole)
-        return figure
+        return darken(figure) if look.dark else figure
 
 
 def _height(look: Look, above: float, wanted: float) -> float:

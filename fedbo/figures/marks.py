@@ -27,7 +27,7 @@ def draw_marks(axes: Axes, events: Any, place: Mapping[int, int], ends: Mapping[
         *_outages(axes, event_intervals(events, "down", "up")),
         *_stripes(axes, during(events, ("slowed", "recovered"), place, ends), SLOW, "slowed", top=True),
         *_boxes(axes, during(events, ("absent", "returned"), place, ends), "away", AWAY, "//////"),
-        *_boxes(axes, during(events, ("crashed", "restarted"), place, ends), "down after a crash", CRASH, "//////"),
+        *_boxes(axes, during(events, ("crashed", "restarted"), place, ends), "down after a crash", CRASH, "\\\\\\\\\\\\"),
         *_crashes(axes, events, place, ends),
         *_boxes(axes, during(events, ("hung", "woke"), place, ends), "hanging", HANG, "......"),
         *_stripes(axes, during(events, ("cut", "joined"), place, ends), CUT, "disconnected", top=False),

@@ -133,6 +133,8 @@ def draw_on(result: Result, axes: Axes, view: View) -> Axes:
     """Draw one panel into axes, and return them; PlotError if there is no such figure, or it has several panels."""
     if not isinstance(axes, Axes):
         raise PlotError(f"ax = {axes!r}: must be one Axes of matplotlib")
+    if view.look.dark:
+        raise PlotError("dark: axes of your own keep the style of their figure; draw a file, or leave dark out")
     view = _settled(result, view)
     sheet = _sheet(result, view if view.panels else replace(view, panels=None))
     sheet = replace(sheet, panels=sheet.panels if view.panels else sheet.panels[:1])

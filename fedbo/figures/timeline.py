@@ -27,7 +27,7 @@ EVALUATING = {
     "own query": "#2C6AA0",
     "federated query": "#E8743B",
     "failed or forgotten": "#F2B8B5",
-    "work lost": "#F6E3A8",
+    "work lost": "#D9B04C",
     "queueing": "#C9B8DC",
     "deciding": "#8F9BAB",
 }

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from fedbo.figures.cells import cell_styles, short
 from fedbo.figures.curves import label_panel
 from fedbo.figures.layout import FigurePanel
-from fedbo.figures.style import FAINT, INK, LINES, decades, entries, styles
+from fedbo.figures.style import FAINT, INK, LINES, decades, entries, mark_at, styles
 from fedbo.privacy.summary import Ledger, ledgers, spending
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def _series(result: Result, cells: Sequence[int]) -> list[PrivateSeries]:
             if chosen is not None and label in private:
                 name = f"{label}, {' · '.join(map(short, chosen.keys))} = {chosen.titles[cell]}"
                 style = {**chosen.lines[cell], **({"linestyle": known[label]["linestyle"]} if len(private) > 1 else {})}
+            style = {**style, "marker": mark_at(len(found))}
             found.append(PrivateSeries(cell, label, name, style, books[cell].get(label)))
     return found
 
@@ -99,7 +100,7 @@ def _utility(axes: Axes, series: Sequence[PrivateSeries], result: Result) -> Seq
         end, epsilon = final[one.cell, one.algorithm], spent.get((one.cell, one.algorithm), 0.0)
         if 0 < epsilon < float("inf"):
             placed.append(epsilon)
-            mark = {"color": one.style["color"], "marker": one.style.get("marker") or "o", "markersize": 6}
+            mark = {"color": one.style["color"], "marker": one.style["marker"], "markersize": 6}
             axes.errorbar([epsilon], [end.mean], yerr=end.error, capsize=3, linestyle="none", **mark)
         else:
             axes.axhline(end.mean, color=one.style["color"], linewidth=1.2, linestyle=one.style["linestyle"])

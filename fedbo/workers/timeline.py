@@ -53,7 +53,7 @@ def _draw(axes: Axes, result: Result, cell: int, label: str) -> Sequence[Artist]
         _BarLayer("empty", [(float(row), 0.0, last) for row in place.values()], HALF, {"facecolor": PALE}),
         _BarLayer("evaluation", ended, HALF / lanes, {"facecolor": "#2C6AA0", "edgecolor": "white", "linewidth": 0.5}),
         _BarLayer("stopped by a preemption", stopped, HALF / lanes,
-         {"facecolor": "#F6E3A8", "edgecolor": "white", "hatch": "....", "linewidth": 0.5}),
+         {"facecolor": "#D9B04C", "edgecolor": "white", "hatch": "....", "linewidth": 0.5}),
         _BarLayer("job of the log", here[len(mine) :], HALF / lanes, {"facecolor": "#B9B9B9", "edgecolor": "white"}),
         _BarLayer("away", away, HALF, {"facecolor": "white", "edgecolor": AWAY, "hatch": "//////", "linewidth": 0.6}),
         _BarLayer("an evaluation waits", waits, 0.14, {"facecolor": FAINT}),

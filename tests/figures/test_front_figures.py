@@ -108,7 +108,7 @@ def test_figures_show_the_front_of_every_agent_and_of_all_with_the_exact_one(res
     front = front_figures(result, 0)[1].outcomes["first"][1]
     drawn = [line.get_xydata() for line in axes.lines if line.get_marker() == "o"]
     assert any(np.array_equal(points, front) for points in drawn)
-    assert len({to_hex(line.get_color()) for line in axes.lines if line.get_marker() == "o"}) == 2
+    assert len({(to_hex(line.get_color()), line.get_marker()) for line in axes.lines if line.get_marker() in ("o", "s")}) == 2
 
 
 def test_the_feasible_share_is_that_of_the_evaluations_so_far(result: Result) -> None:

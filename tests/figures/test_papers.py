@@ -13,20 +13,24 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from matplotlib import rc_context
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 from synthetic_run import document, write_run
-from test_plots import legends, plain
+from test_plots import legends, plain, words
 
 from fedbo.analysis import curves
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.result import Result
+from fedbo.figures.cells import SHADES
 from fedbo.figures.layout import Look
 from fedbo.figures.plot import PlotError, View, draw_on, figure_of
-from fedbo.figures.style import style_at
+from fedbo.figures.style import FAINT, INK, PALE, colour_at, on_dark, style_at
+from fedbo.figures.timeline import EVALUATING
 from fedbo.lab.fork.figure import fork_figure
 from fedbo.lab.fork.result import Fork
+from fedbo.settings.errors import ArgumentError
 
 
 @pytest.fixture(scope="module")
@@ -204,3 +208,52 @@ def test_a_fork_is_drawn_by_the_same_hand_and_shows_what_else_changes(tmp_path: 
 def test_an_unknown_argument_of_a_figure_is_named_with_the_one_that_was_meant(swept: Result) -> None:
     with pytest.raises(PlotError, match=r"^plot\(\): no argument 'algorithm_s'; did you mean 'algorithms'\? "):
         swept.plot(algorithm_s=["Alone"])  # type: ignore[call-overload]
+
+
+def contrast(one: Any, other: Any) -> float:
+    """Give the ratio of luminances of two colours, as WCAG 2.2 defines it."""
+    linear = [[c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(each)] for each in (one, other)]
+    low, high = sorted(float(np.dot(rgb, (0.2126, 0.7152, 0.0722))) for rgb in linear)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_every_colour_stands_out_on_a_dark_page_the_more_the_darker_it_was() -> None:
+    paper = on_dark("white")
+    shades = [SHADES(step / 10) for step in range(11)]
+    for colour in (*map(colour_at, range(24)), *EVALUATING.values(), *shades, "black"):
+        if colour != PALE:
+            assert contrast(on_dark(colour), paper) > 3.5, colour
+    assert contrast(on_dark(INK), paper) > 12 and contrast(on_dark(FAINT), paper) > 5
+    assert 1.2 < contrast(on_dark(PALE), paper) < 2  # as on white
+    bright = [contrast(on_dark(shade), paper) for shade in shades]
+    assert bright == sorted(bright, reverse=True)
+    assert on_dark((0.2, 0.4, 0.6, 0.5))[3] == 0.5 and on_dark((1.0, 0.0, 0.0, 0.0)) == "none"
+
+
+@pytest.mark.parametrize("kind", ["sweep", "overview", "trouble", "optima", "slices"])
+def test_a_dark_figure_has_the_same_words_and_nothing_in_the_colours_of_a_light_one(swept: Result, kind: str) -> None:
+    light, dark = (figure_of(swept, View(kind, look=Look(dark=dark))) for dark in (False, True))
+    assert words(light) == words(dark) and light.get_size_inches().tolist() == dark.get_size_inches().tolist()
+    paper = on_dark("white")
+    for figure in (light, dark):  # so that all ticks are there
+        figure.draw_without_rendering()
+    for text in dark.findobj(Text):
+        assert contrast(text.get_color(), paper) > 4.5, text.get_text()
+    assert {to_hex(axes.get_facecolor()) for axes in dark.axes} == {to_hex(paper)} == {to_hex(dark.get_facecolor())}
+    pixels = [np.asarray(figure.canvas.buffer_rgba())[..., :3].mean() / 255 for figure in map(drawn, (light, dark))]
+    assert pixels[0] > 0.8 and pixels[1] < 0.25
+
+
+def drawn(figure: Figure) -> Any:
+    """Draw a figure, and return it."""
+    figure.canvas.draw()
+    return figure
+
+
+def test_dark_is_a_flag_for_files_whose_words_stay_text(swept: Result, tmp_path: Path) -> None:
+    text = Path(swept.plot(tmp_path / "dark.svg", "curves", 0, dark=True)).read_text()
+    assert "<text" in text and to_hex(on_dark("white")) in text and "#262b33" not in text.lower()
+    with pytest.raises(ArgumentError, match="dark = 'yes': must be True or False"):
+        swept.plot(kind="curves", dark="yes")  # type: ignore[call-overload]
+    with pytest.raises(PlotError, match="dark: axes of your own keep the style of their figure"):
+        swept.plot(kind="curves", ax=Figure().subplots(), panels=["time"], dark=True)

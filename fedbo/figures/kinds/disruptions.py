@@ -65,7 +65,7 @@ def draw_growth(axes: Axes, result: Result, cell: int, label: str) -> Sequence[A
 STATE_STYLES: dict[str, dict[str, Any]] = {
     "useful": {"facecolor": "#2C6AA0"},
     "lost_to_crashes": {"facecolor": "#F2A65A", "hatch": "xxxx"},
-    "lost_to_preemption": {"facecolor": "#F6E3A8", "hatch": "...."},
+    "lost_to_preemption": {"facecolor": "#D9B04C", "hatch": "...."},
     "lost_to_lateness": {"facecolor": "#E9C46A"},
     "queueing": {"facecolor": "#C9B8DC", "hatch": "\\\\\\\\"},
     "waiting": {"facecolor": PALE},
@@ -76,7 +76,7 @@ FATE_STYLES: dict[str, dict[str, Any]] = {
     "arrived": {"facecolor": "#2C6AA0"},
     "falsified": {"facecolor": "#F2A65A", "hatch": "xxxx"},
     "late": {"facecolor": "#E9C46A"},
-    "lost": {"facecolor": "#3D434D"},
+    "lost": {"facecolor": "#3D434D", "hatch": "\\\\\\\\"},
     "rejected": {"facecolor": "#C1121F", "hatch": "////"},
     "duplicates": {"facecolor": "#D8A7C7", "hatch": "...."},
 }

@@ -21,7 +21,7 @@ from fedbo.analysis.traces import Array
 from fedbo.analysis.trials import FAILED, FORGOTTEN, PAUSED
 from fedbo.figures.curves import label_panel
 from fedbo.figures.layout import FigurePanel, PlotError, row_labels
-from fedbo.figures.style import FAINT, INK, rows_only, styles
+from fedbo.figures.style import FAINT, INK, mark_at, rows_only, styles
 
 if TYPE_CHECKING:
     from fedbo.analysis.result import Result
@@ -160,7 +160,7 @@ def _history(axes: Axes, found: SearchTrials, known: Any) -> Sequence[Artist]:
         if not np.isfinite(value).any():
             continue
         number, shade = np.arange(1, len(value) + 1), known[label]["color"]
-        mark = known[label]["marker"] or "o"
+        mark = mark_at(list(known).index(label))
         axes.plot(number, value, linestyle="none", marker=mark, color=shade, markersize=3.5, alpha=0.45, markeredgewidth=0)
         style = {"color": shade, "linestyle": known[label]["linestyle"]}
         axes.plot(number, best.accumulate(value), drawstyle="steps-post", **style)

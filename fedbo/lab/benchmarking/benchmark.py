@@ -22,7 +22,7 @@ from fedbo.figures.style import save
 from fedbo.lab.benchmarking.ranks import draw_overview
 from fedbo.lab.benchmarking.significance import Overview, overview
 from fedbo.lab.benchmarking.suites import SUITES
-from fedbo.settings.arguments import path, whole, wrong
+from fedbo.settings.arguments import flag, path, whole, wrong
 from fedbo.settings.errors import unknown
 from fedbo.settings.logs import record, say
 from fedbo.settings.rooms import optional
@@ -108,8 +108,8 @@ FIGURE = "benchmark.png"
 class BenchmarkRequest:
     """A request for a benchmark: a suite or a folder, the labels or names of methods, replicates, and the output directory.
 
-    A `quick` one has 3 replicates and at most 12 iterations. Without `replicates` there are 20, or for a folder the number in
-    its files; without `algorithms` the methods are those of the files.
+    A `quick` one has 3 replicates and at most 12 iterations, a `dark` one a dark figure. Without `replicates` there are 20, or
+    for a folder the number in its files; without `algorithms` the methods are those of the files.
     """
 
     suite: str
@@ -119,6 +119,7 @@ class BenchmarkRequest:
     seed: int | None = None
     quick: bool = False
     hosting: Sequence[str] = ()
+    dark: bool = False
 
 
 @dataclass(slots=True)
@@ -147,12 +148,14 @@ def bench(
     overrides: Overrides = (),
     out: str | Path | None = None,
     progress: bool = False,
+    dark: bool = False,
 ) -> Benchmark:
     """Run two or more algorithms, "name/preset" for a preset, on every task of a suite or a folder of study files.
 
     By default the algorithms are those of the files, with 20 replicates, or 3 short ones if `quick`. `overrides` set the
-    hosting. Runs that `out`, by default under `runs/`, has already are used again. The answer's `overview.pairs` are the paired
-    tests, `overview.ranking` the mean ranks, `results` a run for each task. Raises StudyError where no task can run.
+    hosting. Runs that `out`, by default under `runs/`, has already are used again. With `dark` the figure is on a dark page.
+    The answer's `overview.pairs` are the paired tests, `overview.ranking` the mean ranks, `results` a run for each task. Raises
+    StudyError where no task can run.
     """
     if isinstance(algorithms, str) or len(algorithms) == 1:
         raise wrong("algorithms", algorithms, "must be two or more names, such as ['random', 'fts']")
@@ -161,7 +164,8 @@ def bench(
             whole(name, value, least)
     folder = Path(out or Path("runs") / f"bench-{Path(path('suite', suite)).name}{'-quick' * quick}")
     hosting = overrides_of(overrides)
-    request = BenchmarkRequest(str(suite), folder, algorithms, replicates=replicates, seed=seed, quick=quick, hosting=hosting)
+    sizes: dict[str, Any] = {"replicates": replicates, "seed": seed, "quick": quick, "hosting": hosting}
+    request = BenchmarkRequest(str(suite), folder, algorithms, **sizes, dark=flag("dark", dark))
     made = run_benchmark(request, lambda line: (say if progress else record)(line, logging.INFO), lambda: display_of(progress))
     if made.results:
         write_benchmark(made)
@@ -240,7 +244,7 @@ def write_benchmark(made: Benchmark) -> None:
     make_folder(out / "tables")
     for table in [*found.tables(), found.scores()]:
         table.write(out / "tables")
-    figure = draw_overview(found)
+    figure = draw_overview(found, made.request.dark)
     FigureCanvasAgg(figure)
     save(figure, out / FIGURE, 110)
     made.overview, made.paths = found, [out / "tables", out / FIGURE]

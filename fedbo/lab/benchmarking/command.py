@@ -11,6 +11,7 @@ import typer
 from fedbo.commands.arguments import (
     FAILED,
     Address,
+    Dark,
     Format,
     Printed,
     Quiet,
@@ -46,6 +47,7 @@ def bench(
     to: Annotated[Path | None, typer.Option(help="Directory of runs and tables. Default: runs/bench-SUITE[-quick].")] = None,
     workers: Workers = None,
     address: Address = None,
+    dark: Dark = False,
     printed: Printed = Format.text,
     quiet: Quiet = False,
 ) -> None:
@@ -61,7 +63,7 @@ def bench(
     sizes: dict[str, Any] = {"replicates": replicates, "quick": quick, "seed": seed}
     hosting = hosting_sets(workers, address)
     try:
-        made = unwrap(run)(suite, algorithms=chosen, **sizes, overrides=hosting, out=to, progress=not quiet)
+        made = unwrap(run)(suite, algorithms=chosen, **sizes, overrides=hosting, out=to, progress=not quiet, dark=dark)
     except KeyboardInterrupt as stop:
         folder = stop.args[0] if stop.args else to
         stop_interrupted(folder, "run the same command again to continue", printed)

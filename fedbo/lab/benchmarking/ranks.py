@@ -14,12 +14,12 @@ from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.result import Result
 from fedbo.figures.reports.html import html_of
 from fedbo.figures.reports.views import statistics_table
-from fedbo.figures.style import FAINT, INK, STYLE, colour_at, decades, style_at, styled
+from fedbo.figures.style import FAINT, INK, STYLE, colour_at, darken, decades, style_at, styled
 from fedbo.lab.benchmarking.significance import Overview, Ranking, overview
 from fedbo.lab.benchmarking.tasks import CostToLevel, factors_of
 
 
-def draw_overview(found: Overview) -> Figure:
+def draw_overview(found: Overview, dark: bool = False) -> Figure:
     """Return the figure: mean ranks with bars over methods that do not differ, and a profile for each axis of cost."""
     with styled(STYLE):
         count = len(found.ranking.labels)
@@ -30,7 +30,7 @@ def draw_overview(found: Overview) -> Figure:
         for place, one in enumerate(costs):
             draw_profile(figure.add_subplot(grid[1, place]), one, costs)
         figure.legend(*figure.axes[-1].get_legend_handles_labels(), loc="outside lower center", ncols=min(count, 7))
-        return figure
+        return darken(figure) if dark else figure
 
 
 def draw_ranks(axes: Axes, found: Ranking) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedbo.commands.arguments import Format, Printed, RunFolderArgument, Sets, Trust, print_json
+from fedbo.commands.arguments import Dark, Format, Printed, RunFolderArgument, Sets, Trust, print_json
 
 Source = Annotated[
     Path, typer.Argument(metavar="RUN|FILE", help="A run directory, or a log file (.csv or .parquet).", show_default=False)
@@ -28,6 +28,7 @@ def fit(
     out: Annotated[
         Path | None, typer.Option(help="Folder for world.toml, durations.png, and durations that no distribution fits.")
     ] = None,
+    dark: Dark = False,
     printed: Printed = Format.text,
 ) -> None:
     """Fit durations, decision times, latencies, absences, crashes and losses, and print them as tables of a study.
@@ -38,7 +39,7 @@ def fit(
     from fedbo.lab.twins.functions import fit as fit_source
     from fedbo.lab.twins.words import world_facts, world_toml
 
-    world = unwrap(fit_source)(source, algorithm=algorithm, cell=cell, seed=seed, out=out)
+    world = unwrap(fit_source)(source, algorithm=algorithm, cell=cell, seed=seed, out=out, dark=dark)
     if printed is Format.json:
         print_json(world_facts(world))
     else:

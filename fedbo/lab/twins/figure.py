@@ -20,7 +20,7 @@ from fedbo.lab.twins.measurements import Measurements
 from fedbo.lab.twins.survival import survival
 
 
-def draw_durations(measured: Measurements, world: FittedWorld, folder: Path, source: str) -> Path:
+def draw_durations(measured: Measurements, world: FittedWorld, folder: Path, source: str, dark: bool = False) -> Path:
     """Draw the durations of evaluations and the families fitted to them into a folder; return the path."""
     times, _ = measured.columns()
     assert times.agents is not None
@@ -32,7 +32,8 @@ def draw_durations(measured: Measurements, world: FittedWorld, folder: Path, sou
         f"{cut} had not ended",
         *(["divided by the speed of their agents"] if world.evaluation.factors else []),
     ]
-    return write(arrange(Sheet([panel], (), f"durations of {source}", facts), Look()), folder, "durations", Look())
+    look = Look(dark=dark)
+    return write(arrange(Sheet([panel], (), f"durations of {source}", facts), look), folder, "durations", look)
 
 
 def _draw(axes: Axes, times: CensoredTimes, world: FittedWorld) -> Sequence[Artist]:

@@ -18,14 +18,22 @@ from fedbo.study.paths import make_folder
 
 @named_in_python()
 def fit(
-    source: str | Path, *, algorithm: str | None = None, cell: int = 0, seed: int = 0, out: str | Path | None = None
+    source: str | Path,
+    *,
+    algorithm: str | None = None,
+    cell: int = 0,
+    seed: int = 0,
+    out: str | Path | None = None,
+    dark: bool = False,
 ) -> FittedWorld:
     """Fit durations, latencies, absences, crashes and losses to a run or a log; `tables()` of the answer are those of a study.
 
     `source` is the directory of a run, or a .csv or .parquet file (docs/twin.md). The folder `out` gets world.toml,
-    durations.png, and durations that no distribution fits. Raises MeasurementError where too little was measured.
+    durations.png, on a dark page if `dark`, and durations that no distribution fits. Raises MeasurementError where too little
+    was measured.
     """
     place, out = Path(checks.path("source", source)), None if out is None else Path(checks.path("out", out))
+    checks.flag("dark", dark)
     measured = measure(place, algorithm, checks.whole("cell", cell))
     if out is None:
         return fit_world(measured, checks.whole("seed", seed), None)
@@ -33,7 +41,7 @@ def fit(
 
     make_folder(out)
     world = fit_world(measured, seed, str(keep_durations(measured, out.resolve(), checks.whole("seed", seed))))
-    draw_durations(measured, world, out, place.name)
+    draw_durations(measured, world, out, place.name, dark)
     atomic.write_text(out / "world.toml", world_toml(world, str(source), seed))
     return world
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedbo.commands.arguments import FAILED, Format, Printed, Quiet, Stop, print_json, progress_display, stop_interrupted
+from fedbo.commands.arguments import FAILED, Dark, Format, Printed, Quiet, Stop, print_json, progress_display, stop_interrupted
 from fedbo.commands.new import example_folder
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def reproduce(
     only: Annotated[str | None, typer.Option(metavar="ID,ID", help="Reproduce only these figures.")] = None,
     papers: Annotated[Path | None, typer.Option(help="Folder of the manifests. Default: those that come with fedbo.")] = None,
     workers: Annotated[int | None, typer.Option(min=0, help="Number of Ray workers of every study.")] = None,
+    dark: Dark = False,
     printed: Printed = Format.text,
     quiet: Quiet = False,
 ) -> None:
@@ -41,7 +42,9 @@ def reproduce(
 
     folder = out or Path("runs") / f"reproduce-{paper}{'-quick' * quick}"
     chosen = [one.strip() for one in only.split(",") if one.strip()] if only else []
-    request = ReproductionRequest(find_paper(paper, papers or example_folder() / "papers"), folder, quick, chosen, workers)
+    request = ReproductionRequest(
+        find_paper(paper, papers or example_folder() / "papers"), folder, quick, chosen, workers, dark
+    )
     notify = _silent if quiet else _say
     made = None
     try:

@@ -18,18 +18,18 @@ from fedbo.analysis.summary import Difference, paired, student_factor
 from fedbo.analysis.traces import Array
 from fedbo.figures.curves import label_panel, limits, line
 from fedbo.figures.layout import legend_above
-from fedbo.figures.style import COLOURS, FAINT, STYLE, band_entry, decades, save, style_at, styled
+from fedbo.figures.style import COLOURS, FAINT, STYLE, band_entry, darken, decades, save, style_at, styled
 from fedbo_papers.statements import FigureData, message_length, native_mean, replicate_scores
 
 _SHAPES = ("o", "s", "^", "D", "v", "P", "X")
 
 
-def draw_paper(data: FigureData, path: Path) -> Path:
+def draw_paper(data: FigureData, path: Path, dark: bool = False) -> Path:
     """Draw a figure into a file."""
     with styled(STYLE):
         figure = paper_figure(data)
         FigureCanvasAgg(figure)
-        save(figure, path, 110)
+        save(darken(figure) if dark else figure, path, 110)
     return path
 
 

@@ -37,13 +37,14 @@ _PATH = re.compile(r"(?<![\w.])/(?:[^\s/'\"]+/)+")
 
 @dataclass(frozen=True, slots=True)
 class ReproductionRequest:
-    """A request to reproduce a paper: its manifest, the figures, their size, the output directory, and the workers."""
+    """A request to reproduce a paper: its manifest, the figures, their size and page, the output directory, and the workers."""
 
     paper: Path
     out: Path
     quick: bool = False
     only: Sequence[str] = ()
     workers: int | None = None
+    dark: bool = False
 
     @property
     def hosting(self) -> list[str]:
@@ -214,7 +215,7 @@ def _outcome(
     if plan.figure.kind == "decision_time" or plan.figure.timed:
         file = request.out / "times" / f"{name}.json"
         data = replace(data, times=_measured(plan.study, file, notify))
-    image = draw_paper(data, request.out / "figures" / f"{plan.figure.id}.png")
+    image = draw_paper(data, request.out / "figures" / f"{plan.figure.id}.png", request.dark)
     where = "times" if data.result is None else f"studies/{name}"
     return FigureOutcome(
         plan.figure,

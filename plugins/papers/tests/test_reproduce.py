@@ -230,7 +230,8 @@ def test_what_was_run_is_not_run_again_and_a_changed_study_is(write: Write, tmp_
     assert started(out) == before and len(before) == 1 and len(times) == 1
     assert {path: path.stat().st_mtime_ns for path in out.glob("times/*.json")} == times
     write(figure(), lines={**LINES, "study": {"name": "lines", "replicates": 2, "seed": 5}})
-    run(folder, "--quiet")
+    run(folder, "--quiet", "--dark")
+    assert imread(next(out.glob("figures/*.png")))[..., :3].mean() < 0.2
     assert len(started(out)) == 2 and before.items() < started(out).items()
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from matplotlib.image import imread
 
 import fedbo
 from fedbo.cli import OK, WRONG_INPUT, main
@@ -144,7 +145,8 @@ def test_wrong_inputs_are_said_before_anything_runs(capsys: pytest.CaptureFixtur
 
 
 def test_the_function_answers_with_the_paired_tests(folder: Path, tmp_path: Path) -> None:
-    made = fedbo.bench(folder, out=tmp_path / "out", overrides=["hosting.workers=0"])
+    made = fedbo.bench(folder, out=tmp_path / "out", overrides=["hosting.workers=0"], dark=True)
+    assert imread(made.paths[1])[..., :3].mean() < 0.2  # a dark page
     assert made.overview is not None and [(pair.one, pair.other, pair.tied) for pair in made.overview.pairs] == [
         ("Alone", "Other", 2)
     ]

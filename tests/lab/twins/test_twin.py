@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.image import imread
 
 import fedbo
 from fedbo.cli import main
@@ -185,7 +186,9 @@ def test_the_functions_answer_as_the_commands_do(
     assert found.ratios == facts["changed"]["ratios"] and found.words.startswith("twin of 'random': 3 replicates")
     world = fedbo.fit(lived["places"], out=tmp_path / "fit")
     assert (str(found), tomllib.loads(str(world))) == (found.words, world.tables())
-    assert main(["fit", str(lived["places"]), "--format", "json"]) == 0
+    assert main(["fit", str(lived["places"]), "--format", "json", "--dark", "--out", str(tmp_path / "dark")]) == 0
+    pages = [imread(tmp_path / folder / "durations.png")[..., :3].mean() for folder in ("fit", "dark")]
+    assert pages[0] > 0.8 and pages[1] < 0.2
     assert world.tables() == json.loads(capsys.readouterr().out)["world"]
     assert {"world.toml", "durations.png"} <= {path.name for path in (tmp_path / "fit").iterdir()}
     with pytest.raises(fedbo.errors.ArgumentError, match="replicates = 1: must be a whole number from 2"):

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from fedbo.settings import arguments as checks
 
 if TYPE_CHECKING:
-    from fedbo.analysis.records.records import Records
     from fedbo.analysis.result import Result
-    from fedbo.analysis.side_by_side import RunRow
+    from fedbo.analysis.side_by_side import RunRows
     from fedbo.call_arguments import Overrides
     from fedbo.execution.notices import Callback
     from fedbo.execution.replay import Replay
@@ -43,10 +42,11 @@ def validate(
         return validation(load_study(study, overrides, trust), checks.flag("time", time))
 
 
-def compare(runs: Sequence[Result | str | Path], *, trust: bool = False) -> Records[RunRow]:
+def compare(runs: Sequence[Result | str | Path], *, trust: bool = False) -> RunRows:
     """Return a row for each algorithm of each run, with the paired difference to the same one in the first run.
 
-    Raises ResultError for fewer than two runs, or for runs of different objectives.
+    `plot("both.png")` of the answer draws the curves of all runs. Raises ResultError for fewer than two runs, or for runs of
+    different objectives.
     """
     from fedbo.analysis.side_by_side import side_by_side
     from fedbo.call_arguments import named_in_python, results_of

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from pathlib import Path
+from typing import Any, Unpack
 
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.grouping import by_cell_and_algorithm
 from fedbo.analysis.records.records import Records
-from fedbo.analysis.result import Result
+from fedbo.analysis.result import Choices, Result
 from fedbo.analysis.summary import Difference, Estimate, difference
 from fedbo.analysis.traces import IncumbentTrace
-from fedbo.settings.arguments import short
+from fedbo.settings import arguments
+from fedbo.settings.arguments import short, spelled_out
+from fedbo.settings.rooms import loaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,27 @@ class RunRow:
     evaluations: float
 
 
-def side_by_side(results: Sequence[Result]) -> Records[RunRow]:
+class RunRows(Records[RunRow]):
+    """The rows of several runs, whose curves it draws."""
+
+    def __init__(self, results: Sequence[Result], rows: Sequence[RunRow]) -> None:
+        super().__init__("runs", RunRow, rows)
+        self._results = results
+
+    @spelled_out(Choices, {"regret": False, "title": True, "dark": False})
+    def plot(self, path: str | Path, cell: int | None = None, **choices: Unpack[Choices]) -> Path:
+        """Draw the curves of all runs in one figure with one legend, and return its path.
+
+        The options are those of `Result.plot` for curves. A path may be a folder. `cell` is a number in the sweep of each run.
+        Runs whose units of time differ share no panel of time. Raises PlotError where a run has no such curves.
+        """
+        drawn: Path = loaded("fedbo.figures.compared:draw_runs")(
+            self._results, Path(arguments.path("path", path, "file")), cell, choices
+        )
+        return drawn
+
+
+def side_by_side(results: Sequence[Result]) -> RunRows:
     """Compare runs of the same objective side by side; ResultError if they are not comparable."""
     if len(results) < 2:
         raise ResultError("a single run cannot be compared; add another run")
@@ -52,7 +75,7 @@ def side_by_side(results: Sequence[Result]) -> Records[RunRow]:
             gap = difference(traces[key], before[key], metric) if paired and key in before else None
             shared = {field.name: getattr(row, field.name) for field in fields(RunRow) if field.name != "run"}
             rows.append(RunRow(run=name, **shared | {"cell": titles[row.cell], "difference": gap}))
-    return Records("runs", RunRow, rows)
+    return RunRows(results, rows)
 
 
 def run_names(results: Sequence[Result]) -> list[str]:

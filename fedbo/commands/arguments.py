@@ -101,6 +101,7 @@ Level = Annotated[
 CellNumber = Annotated[int | None, typer.Option("--cell", help="Number of the cell in the sweep.")]
 Regret = Annotated[bool, typer.Option("--regret", help="Draw simple regret instead of the best value.")]
 Algorithms = Annotated[str | None, typer.Option(metavar="A,B", help="Draw only these algorithms.")]
+Replicate = Annotated[int | None, typer.Option(help="Draw only this replicate.")]
 Panels = Annotated[
     str | None,
     typer.Option(

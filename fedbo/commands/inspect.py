@@ -24,6 +24,7 @@ from fedbo.commands.arguments import (
     Panels,
     Printed,
     Regret,
+    Replicate,
     RunFolderArgument,
     Sets,
     Stop,
@@ -178,6 +179,20 @@ def compare(
     folders: Annotated[
         list[Path], typer.Argument(metavar="RUN RUN...", help="Two or more run directories.", show_default=False)
     ],
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the curves of all runs into this file (.png, .pdf or .svg) or folder.")
+    ] = None,
+    cell: CellNumber = None,
+    regret: Regret = False,
+    algorithms: Algorithms = None,
+    replicate: Replicate = None,
+    panels: Panels = None,
+    width: Width = None,
+    height: Height = None,
+    font: Font = None,
+    font_size: FontSize = None,
+    title: Title = True,
+    dark: Dark = False,
     trust: Trust = False,
     printed: TableFormats = TableFormat.text,
 ) -> None:
@@ -187,16 +202,25 @@ def compare(
     from fedbo.figures.reports.tables import console, plain
     from fedbo.figures.reports.views import runs_table, written
 
+    lists: Choices = {"algorithms": listed("algorithms", algorithms), "panels": listed("panels", panels)}
+    look: Choices = {"width": width, "height": height, "font": font, "font_size": font_size, "title": title, "dark": dark}
+    choices: Choices = {"regret": regret, "replicate": replicate, **lists, **look}
+    given = {"cell": cell, **choices, "no-title": not title, "title": None}
+    if plot is None and (idle := [name for name, value in given.items() if value is not None and value is not False]):
+        raise typer.BadParameter(f"--{idle[0].replace('_', '-')}: is for a figure; add --plot FILE, or leave it out")
     results = [Result.open(folder, trust) for folder in folders]
     rows = side_by_side(results)
+    figures = [] if plot is None else [str(rows.plot(plot, cell, **choices))]
     if printed is TableFormat.json:
-        print_json({"runs": plain(list(rows))})
+        print_json({"runs": plain(list(rows)), "figures": figures})
     elif printed is TableFormat.csv:
         print(rows.to_csv(), end="")
     elif printed is TableFormat.text:
         console().print(runs_table(results, rows))
     else:
         print(written(runs_table(results, rows), printed), end="")
+    for figure in figures if printed is not TableFormat.json else ():
+        print(f"figure: {figure}", file=sys.stdout if printed is TableFormat.text else sys.stderr)
 
 
 def plot(
@@ -215,7 +239,7 @@ def plot(
     regret: Regret = False,
     algorithm: Chosen = None,
     algorithms: Algorithms = None,
-    replicate: Annotated[int | None, typer.Option(help="Draw only this replicate.")] = None,
+    replicate: Replicate = None,
     panels: Panels = None,
     level: Level = None,
     width: Width = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -32,31 +32,53 @@ POINTS = 400
 BAND = "± 1 standard error"
 
 
+@dataclass(frozen=True, slots=True)
+class RunCurves:
+    """The curves of one cell of a run: the options of each algorithm's line by its label."""
+
+    result: Result
+    cell: int
+    known: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def first(self) -> int:
+        """Return the first evaluation that is drawn."""
+        return max(1, self.result.study.agents.initial)
+
+    def along(self, axis: Axis, points: int = 200, regret: bool = False) -> list[Curve]:
+        """Return the curves against an axis."""
+        return [one for one in curves(self.result, axis, points, regret) if one.cell == self.cell]
+
+
 def curve_panels(result: Result, cell: int, regret: bool = False) -> tuple[list[FigurePanel], list[Artist]]:
     """Return a panel for each axis, and the entries of their legend: a line for each algorithm in a cell."""
-    known = styles(result)
-    found = [one for one in curves(result, "evaluations", regret=regret) if one.cell == cell]
-    shown = {one.algorithm: known[one.algorithm] for one in found}
-    legend = entries(shown)
-    if any(np.isfinite(one.error).any() for one in found):
-        legend.append(band_entry(BAND))
-    draw = partial(_draw, result=result, cell=cell, regret=regret, counted=found)
-    return [FigurePanel(axis, partial(draw, axis=axis), shown=place < SHOWN) for place, axis in enumerate(AXES)], legend
+    known, run = styles(result), RunCurves(result, cell, styles(result))
+    return run_panels([run], {one.algorithm: known[one.algorithm] for one in run.along("evaluations", regret=regret)}, regret)
 
 
-def _draw(axes: Axes, axis: Axis, result: Result, cell: int, regret: bool, counted: Sequence[Curve]) -> Sequence[Artist]:
-    metric, known = metric_of(result, cell, regret), styles(result)
-    name = value_name(metric, regret)
-    drawn = [one for one in curves(result, axis, POINTS, regret) if one.cell == cell]
-    first = max(1, result.study.agents.initial)
-    drawn, unit = in_units(drawn)
-    for one in drawn:
-        keep = one.x >= first if axis == "evaluations" else np.ones(len(one.x), dtype=bool)
-        line(axes, one, keep, band_alpha(len(drawn)), **known[one.algorithm])
-    label_panel(axes, f"{name.capitalize()} against {axis}", axis_label(result, axis, unit))
+def run_panels(
+    runs: Sequence[RunCurves], shown: Mapping[str, Mapping[str, Any]], regret: bool
+) -> tuple[list[FigurePanel], list[Artist]]:
+    """Return a panel with the curves of all runs for each axis whose unit they share, and the entries of what is `shown`."""
+    counted = [one for run in runs for one in run.along("evaluations", regret=regret)]
+    legend = [*entries(shown), *([band_entry(BAND)] if any(np.isfinite(one.error).any() for one in counted) else [])]
+    common = [axis for axis in AXES if len({axis_label(run.result, axis, "") for run in runs}) == 1]
+    draw = partial(_draw, runs=runs, regret=regret, counted=counted)
+    return [FigurePanel(axis, partial(draw, axis=axis), shown=axis in AXES[:SHOWN]) for axis in common], legend
+
+
+def _draw(axes: Axes, axis: Axis, runs: Sequence[RunCurves], regret: bool, counted: Sequence[Curve]) -> Sequence[Artist]:
+    result, first = runs[0].result, min(run.first for run in runs)
+    metric = metric_of(result, runs[0].cell, regret)
+    found = [(run, one) for run in runs for one in run.along(axis, POINTS, regret)]
+    drawn, unit = in_units([one for _, one in found])
+    for (run, _), one in zip(found, drawn, strict=True):
+        keep = one.x >= run.first if axis == "evaluations" else np.ones(len(one.x), dtype=bool)
+        line(axes, one, keep, band_alpha(len(drawn)), **run.known[one.algorithm])
+    label_panel(axes, f"{value_name(metric, regret).capitalize()} against {axis}", axis_label(result, axis, unit))
     axes.set_ylabel(value_label(metric, regret))
     if axis == "time":
-        axes.set_xlim(0, horizon([t.finished[-1] for t in result.traces if t.cell == cell]))
+        axes.set_xlim(0, horizon([t.finished[-1] for run in runs for t in run.result.traces if t.cell == run.cell]))
     limits((axes,), counted, first)
     return ()
 

@@ -101,7 +101,7 @@ def draw(result: Result, path: Path | None, view: View) -> Path:
 
     Without a path, or if it is a folder, the file is named after the figure; without an ending it is a PNG.
     """
-    view = _settled(result, view)
+    view = settled(result, view)
     return write(figure_of(result, view), path or result.directory, view.name, view.look)
 
 
@@ -123,7 +123,7 @@ def write(figure: Figure, path: Path, name: str, look: Look) -> Path:
 
 def figure_of(result: Result, view: View) -> Figure:
     """Return the figure itself, for further changes; PlotError if there is no such figure."""
-    view = _settled(result, view)
+    view = settled(result, view)
     view.look.check()
     with styled(view.look.style()):
         return arrange(_sheet(result, view), view.look)
@@ -135,7 +135,7 @@ def draw_on(result: Result, axes: Axes, view: View) -> Axes:
         raise PlotError(f"ax = {axes!r}: must be one Axes of matplotlib")
     if view.look.dark:
         raise PlotError("dark: axes of your own keep the style of their figure; draw a file, or leave dark out")
-    view = _settled(result, view)
+    view = settled(result, view)
     sheet = _sheet(result, view if view.panels else replace(view, panels=None))
     sheet = replace(sheet, panels=sheet.panels if view.panels else sheet.panels[:1])
     if len(sheet.panels) > 1:
@@ -143,7 +143,7 @@ def draw_on(result: Result, axes: Axes, view: View) -> Axes:
     return draw_into(axes, sheet, view.look.title)
 
 
-def _settled(result: Result, view: View) -> View:
+def settled(result: Result, view: View) -> View:
     """Set the default kind and cell of a view; PlotError if there is no such figure."""
     cells = sorted({trace.cell for trace in result.traces})
     side_by_side = len(cells) > 1 and view.cell is None and optional(_OF_ROOMS["sweep"]) is not None
@@ -214,13 +214,18 @@ def _sheet(result: Result, view: View) -> Sheet:
     assert view.kind is not None
     result = part_of(result, view.algorithms, view.replicate)
     panels, legend = _panels(result, view)
+    return Sheet(wanted_panels(panels, view), legend, result.study.study.name, facts_of(result, view))
+
+
+def wanted_panels(panels: Sequence[FigurePanel], view: View) -> list[FigurePanel]:
+    """Return the panels of a view, by default those that are shown; PlotError if there is no such panel."""
     names = [panel.name for panel in panels]
     wanted = view.panels if view.panels is not None else [panel.name for panel in panels if panel.shown]
     if strange := [name for name in wanted if name not in names]:
         raise PlotError(f"figure '{view.kind}' has no panel '{strange[0]}'; available: {', '.join(names)}")
     if not wanted:
         raise PlotError(f"figure '{view.kind}': panels must not be empty; available: {', '.join(names)}")
-    return Sheet([panels[names.index(name)] for name in wanted], legend, result.study.study.name, _facts(result, view))
+    return [panels[names.index(name)] for name in wanted]
 
 
 def _panels(result: Result, view: View) -> tuple[list[FigurePanel], list[Artist]]:
@@ -277,7 +282,7 @@ def _target(result: Result, view: View) -> TargetValue:
     return replace(target, algorithm=max(there, key=result.study.labels.index))
 
 
-def _facts(result: Result, view: View) -> list[str]:
+def facts_of(result: Result, view: View) -> list[str]:
     """List the facts about the study for the head of a figure."""
     header, study = result.study.study, result.study
     agents = len({trace.agent for trace in result.traces if view.cell in (trace.cell, None)})

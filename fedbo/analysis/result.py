@@ -214,6 +214,11 @@ class Result(FinishedRun):
         drawn: Path | Axes = loaded("fedbo.figures.plot:draw_result")(self, path, kind, cell, ax, choices)
         return drawn
 
+    @spelled_out(Choices, {"regret": False, "title": True, "dark": False})
+    def caption(self, kind: FigureKind | None = None, cell: int | None = None, **choices: Unpack[Choices]) -> str:
+        """Return a LaTeX caption of the figure that `plot` draws with these arguments: n, its intervals, and paired tests."""
+        return str(loaded("fedbo.figures.captions:caption_of")(self, kind, cell, choices))
+
 
 def _open_copy(address: str, trust: bool) -> Result:
     """Copy a run to this machine while the result exists, and open the copy; DirectoryError in one line."""

@@ -52,10 +52,8 @@ class RunRows(Records[RunRow]):
         The options are those of `Result.plot` for curves. A path may be a folder. `cell` is a number in the sweep of each run.
         Runs whose units of time differ share no panel of time. Raises PlotError where a run has no such curves.
         """
-        drawn: Path = loaded("fedbo.figures.compared:draw_runs")(
-            self._results, Path(arguments.path("path", path, "file")), cell, choices
-        )
-        return drawn
+        file = Path(arguments.path("path", path, "file"))
+        return Path(loaded("fedbo.figures.compared:draw_runs")(self._results, file, cell, choices))
 
 
 def side_by_side(results: Sequence[Result]) -> RunRows:

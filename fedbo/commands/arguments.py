@@ -102,13 +102,8 @@ CellNumber = Annotated[int | None, typer.Option("--cell", help="Number of the ce
 Regret = Annotated[bool, typer.Option("--regret", help="Draw simple regret instead of the best value.")]
 Algorithms = Annotated[str | None, typer.Option(metavar="A,B", help="Draw only these algorithms.")]
 Replicate = Annotated[int | None, typer.Option(help="Draw only this replicate.")]
-Panels = Annotated[
-    str | None,
-    typer.Option(
-        metavar="A,B",
-        help="Draw only these panels. Curves and sweep have evaluations, time, bytes, epsilon, cost; sweep also times.",
-    ),
-]
+_PANELS = "Draw only these panels. Curves and sweep have evaluations, time, bytes, epsilon, cost; sweep also times."
+Panels = Annotated[str | None, typer.Option(metavar="A,B", help=_PANELS)]
 Width = Annotated[float | None, typer.Option(help="Width in inches; 3.5 is one column of many journals, 7 is two.")]
 Height = Annotated[float | None, typer.Option(help="Height in inches. Default: computed from the panels.")]
 Font = Annotated[str | None, typer.Option(help="Name of an installed font, for example 'DejaVu Serif'.")]

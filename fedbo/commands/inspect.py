@@ -8,37 +8,9 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
+from fedbo.commands import arguments as options
 from fedbo.commands.answers import answer_in, show_answer
-from fedbo.commands.arguments import (
-    FAILED,
-    Algorithms,
-    Baseline,
-    CellNumber,
-    Chosen,
-    Dark,
-    Font,
-    FontSize,
-    Format,
-    Height,
-    Level,
-    Panels,
-    Printed,
-    Regret,
-    Replicate,
-    RunFolderArgument,
-    Sets,
-    Stop,
-    StudyFile,
-    TableFormat,
-    TableFormats,
-    Title,
-    Trust,
-    Width,
-    listed,
-    note_failures,
-    offered,
-    print_json,
-)
+from fedbo.commands.arguments import FAILED, Format, Stop, TableFormat, listed, note_failures, offered, print_json
 from fedbo.settings.arguments import FigureKind
 from fedbo.settings.logs import say
 from fedbo.settings.rooms import optional_or
@@ -51,12 +23,12 @@ _KINDS = get_args(FigureKind)
 
 
 def validate(
-    study: StudyFile,
-    sets: Sets = None,
+    study: options.StudyFile,
+    sets: options.Sets = None,
     timed: Annotated[bool, typer.Option("--time", help="Start each run for a few seconds to estimate the total time.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Print the complete study file, with every default.")] = False,
-    trust: Trust = False,
-    printed: Printed = Format.text,
+    trust: options.Trust = False,
+    printed: options.Printed = Format.text,
 ) -> None:
     """Check a study without running it, and print what it will cost.
 
@@ -98,8 +70,8 @@ def validate(
 
 
 def show(
-    folder: RunFolderArgument,
-    baseline: Baseline = None,
+    folder: options.RunFolderArgument,
+    baseline: options.Baseline = None,
     trouble: Annotated[bool, typer.Option("--trouble", help="Show stragglers, messages, crashes and failures.")] = False,
     agents: Annotated[bool, typer.Option("--agents", help="With --trouble: add one row per agent.")] = False,
     privacy: Annotated[bool, typer.Option("--privacy", help="Show the privacy spent.")] = False,
@@ -109,10 +81,10 @@ def show(
         bool, typer.Option("--best", help="Show the best configuration of each agent, and one recommended for all.")
     ] = False,
     trials: Annotated[bool, typer.Option("--trials", help="Show every evaluation with its configuration.")] = False,
-    algorithm: Chosen = None,
-    level: Level = None,
-    trust: Trust = False,
-    printed: TableFormats = TableFormat.text,
+    algorithm: options.Chosen = None,
+    level: options.Level = None,
+    trust: options.Trust = False,
+    printed: options.TableFormats = TableFormat.text,
 ) -> None:
     """Print the summary of a run; for a sweep, also compare its cells."""
     from fedbo.analysis.comparison import target_of
@@ -182,19 +154,19 @@ def compare(
     plot: Annotated[
         Path | None, typer.Option(help="Draw the curves of all runs into this file (.png, .pdf or .svg) or folder.")
     ] = None,
-    cell: CellNumber = None,
-    regret: Regret = False,
-    algorithms: Algorithms = None,
-    replicate: Replicate = None,
-    panels: Panels = None,
-    width: Width = None,
-    height: Height = None,
-    font: Font = None,
-    font_size: FontSize = None,
-    title: Title = True,
-    dark: Dark = False,
-    trust: Trust = False,
-    printed: TableFormats = TableFormat.text,
+    cell: options.CellNumber = None,
+    regret: options.Regret = False,
+    algorithms: options.Algorithms = None,
+    replicate: options.Replicate = None,
+    panels: options.Panels = None,
+    width: options.Width = None,
+    height: options.Height = None,
+    font: options.Font = None,
+    font_size: options.FontSize = None,
+    title: options.Title = True,
+    dark: options.Dark = False,
+    trust: options.Trust = False,
+    printed: options.TableFormats = TableFormat.text,
 ) -> None:
     """Print several runs of the same objective side by side; compare each algorithm with the same one in the first run."""
     from fedbo.analysis.result import Result
@@ -224,7 +196,7 @@ def compare(
 
 
 def plot(
-    folder: RunFolderArgument,
+    folder: options.RunFolderArgument,
     out: Annotated[
         Path | None,
         typer.Option(help="File of the figure (.png, .pdf or .svg), or a folder for it. Default: the run directory."),
@@ -235,20 +207,23 @@ def plot(
             help=f"Kind of figure: {', '.join(_KINDS[:-1])} or {_KINDS[-1]}. Default: sweep, or overview without a sweep."
         ),
     ] = None,
-    cell: CellNumber = None,
-    regret: Regret = False,
-    algorithm: Chosen = None,
-    algorithms: Algorithms = None,
-    replicate: Replicate = None,
-    panels: Panels = None,
-    level: Level = None,
-    width: Width = None,
-    height: Height = None,
-    font: Font = None,
-    font_size: FontSize = None,
-    title: Title = True,
-    dark: Dark = False,
-    trust: Trust = False,
+    cell: options.CellNumber = None,
+    regret: options.Regret = False,
+    algorithm: options.Chosen = None,
+    algorithms: options.Algorithms = None,
+    replicate: options.Replicate = None,
+    panels: options.Panels = None,
+    level: options.Level = None,
+    width: options.Width = None,
+    height: options.Height = None,
+    font: options.Font = None,
+    font_size: options.FontSize = None,
+    title: options.Title = True,
+    dark: options.Dark = False,
+    caption: Annotated[
+        bool, typer.Option("--caption", help="Print a LaTeX caption: n, what intervals are, paired tests.")
+    ] = False,
+    trust: options.Trust = False,
 ) -> None:
     """Draw a figure of a run and print its path."""
     from fedbo.analysis.result import Result
@@ -259,7 +234,7 @@ def plot(
     }
     look: Choices = {"width": width, "height": height, "font": font, "font_size": font_size, "title": title, "dark": dark}
     if (answer := answer_in(folder, trust)) is not None:
-        idle = [name for name, value in {"kind": kind, **choices}.items() if value not in (None, False)]
+        idle = [name for name, value in {"kind": kind, **choices, "caption": caption}.items() if value not in (None, False)]
         if idle:
             raise typer.BadParameter(
                 f"the figure of {answer.what} does not support --{idle[0]}; remove it, or plot one of its runs"
@@ -267,15 +242,17 @@ def plot(
         print(answer.draw(out, cell or 0, look))
         return
     every: Choices = {**choices, **look}
-    print(Result.open(folder, trust).plot(out, cast(FigureKind | None, kind), cell, **every))
+    result, chosen = Result.open(folder, trust), cast(FigureKind | None, kind)
+    path = result.plot(out, chosen, cell, **every)
+    print(f"% {path}\n{result.caption(chosen, cell, **every)}" if caption else path)
 
 
 def replay(
-    folder: RunFolderArgument,
+    folder: options.RunFolderArgument,
     out: Annotated[Path | None, typer.Option(help="Keep the results of the replay in this new or empty directory.")] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Compare with the run and print the first difference.")] = False,
-    trust: Trust = False,
-    printed: Printed = Format.text,
+    trust: options.Trust = False,
+    printed: options.Printed = Format.text,
 ) -> None:
     """Repeat a run in virtual time: from its study, or from its record if it ran in real time."""
     from dataclasses import asdict

@@ -9,19 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedbo.commands import arguments as options
 from fedbo.commands.answers import resume_answer
 from fedbo.commands.arguments import (
     FAILED,
-    Address,
-    Callbacks,
     Format,
-    Printed,
-    Quiet,
-    RunFolderArgument,
-    Sets,
     Stop,
-    StudyFile,
-    Workers,
     hosting_sets,
     print_json,
     progress_display,
@@ -38,16 +31,16 @@ if TYPE_CHECKING:
 
 
 def run(
-    study: StudyFile,
-    sets: Sets = None,
+    study: options.StudyFile,
+    sets: options.Sets = None,
     out: Annotated[
         Path | None, typer.Option(help="New or empty directory for the results. Default: a new one under runs/.")
     ] = None,
-    workers: Workers = None,
-    address: Address = None,
-    printed: Printed = Format.text,
-    quiet: Quiet = False,
-    callbacks: Callbacks = None,
+    workers: options.Workers = None,
+    address: options.Address = None,
+    printed: options.Printed = Format.text,
+    quiet: options.Quiet = False,
+    callbacks: options.Callbacks = None,
 ) -> None:
     """Run a study and print its summary and the paths of its results, figure and report."""
     from fedbo.study.study import load_study
@@ -70,7 +63,7 @@ def run(
 
 
 def resume(
-    folder: RunFolderArgument,
+    folder: options.RunFolderArgument,
     sets: Annotated[
         list[str] | None,
         typer.Option(
@@ -83,15 +76,15 @@ def resume(
         list[str] | None,
         typer.Option(metavar="NAME", help='Add an algorithm to a finished run: a name, or \'{name = "ts", label = "b"}\'.'),
     ] = None,
-    workers: Workers = None,
-    address: Address = None,
+    workers: options.Workers = None,
+    address: options.Address = None,
     changed_code: Annotated[
         bool,
         typer.Option("--changed-code", help="Resume even if the study's Python code changed; results then mix both versions."),
     ] = False,
-    printed: Printed = Format.text,
-    quiet: Quiet = False,
-    callbacks: Callbacks = None,
+    printed: options.Printed = Format.text,
+    quiet: options.Quiet = False,
+    callbacks: options.Callbacks = None,
 ) -> None:
     """Resume a run, a fork or another answer that was interrupted, killed or failed, or extend a finished run.
 

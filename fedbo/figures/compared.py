@@ -27,7 +27,10 @@ def draw_runs(results: Sequence[Result], path: Path, cell: int | None, choices: 
 
 
 def runs_figure(results: Sequence[Result], view: View) -> Figure:
-    """Return the figure itself, in the present style; PlotError if a run has no such curves."""
+    """Return the figure itself, in the present style; PlotError if a run has no such curves.
+
+    Colours and markers are those of algorithms, line styles those of runs. With one algorithm, colours are those of runs.
+    """
     views, names = [settled(result, view) for result in results], run_names(results)
     known = list(dict.fromkeys(label for result in results for label in result.study.labels))
     labels = known if view.algorithms is None else list(dict.fromkeys(view.algorithms))
@@ -41,7 +44,11 @@ def runs_figure(results: Sequence[Result], view: View) -> Figure:
             raise PlotError(f"'{name}': has no algorithm {' or '.join(labels)}; leave the run out, or choose others")
         part = part_of(result, mine, view.replicate)
         there = {trace.algorithm for trace in part.traces if trace.cell == own.cell}
-        looks = {label: _look(place, labels.index(label), len(labels)) for label in mine if label in there}
+        looks = dict[str, dict[str, Any]]()
+        for label in filter(there.__contains__, mine):
+            number = labels.index(label)
+            marker = MARKERS[(number + len(labels) * (place // len(LINES))) % len(MARKERS)]
+            looks[label] = {**style_at(place), "color": colour_at(number if len(labels) > 1 else place), "marker": marker}
         run = f"{name}, {titles[place]}" if len(set(titles)) > 1 and titles[place] else name
         shown |= {run if len(labels) == 1 else f"{run}: {label}": look for label, look in looks.items()}
         runs.append(RunCurves(part, own.cell or 0, looks))
@@ -54,14 +61,3 @@ def runs_figure(results: Sequence[Result], view: View) -> Figure:
     common += [f"no {axis}: its units differ" for axis in gone if view.panels is None]
     title = ", ".join(dict.fromkeys(result.study.study.name for result in results))
     return arrange(Sheet(wanted_panels(panels, view), legend, title, [f"{len(runs)} runs", *common]), view.look)
-
-
-def _look(run: int, label: int, labels: int) -> dict[str, Any]:
-    """Return the options of a line: colours and markers are those of algorithms, line styles those of runs.
-
-    With one algorithm, colours are those of runs. Markers change where line styles are used up.
-    """
-    if labels == 1:
-        return style_at(run)
-    marker = MARKERS[(label + labels * (run // len(LINES))) % len(MARKERS)]
-    return {**style_at(run), "color": colour_at(label), "marker": marker}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -32,18 +32,12 @@ POINTS = 400
 BAND = "± 1 standard error"
 
 
-@dataclass(frozen=True, slots=True)
-class RunCurves:
+class RunCurves(NamedTuple):
     """The curves of one cell of a run: the options of each algorithm's line by its label."""
 
     result: Result
     cell: int
     known: Mapping[str, Mapping[str, Any]]
-
-    @property
-    def first(self) -> int:
-        """Return the first evaluation that is drawn."""
-        return max(1, self.result.study.agents.initial)
 
     def along(self, axis: Axis, points: int = 200, regret: bool = False) -> list[Curve]:
         """Return the curves against an axis."""
@@ -68,18 +62,18 @@ def run_panels(
 
 
 def _draw(axes: Axes, axis: Axis, runs: Sequence[RunCurves], regret: bool, counted: Sequence[Curve]) -> Sequence[Artist]:
-    result, first = runs[0].result, min(run.first for run in runs)
-    metric = metric_of(result, runs[0].cell, regret)
-    found = [(run, one) for run in runs for one in run.along(axis, POINTS, regret)]
-    drawn, unit = in_units([one for _, one in found])
-    for (run, _), one in zip(found, drawn, strict=True):
-        keep = one.x >= run.first if axis == "evaluations" else np.ones(len(one.x), dtype=bool)
+    result, metric = runs[0].result, metric_of(runs[0].result, runs[0].cell, regret)
+    firsts = [max(1, run.result.study.agents.initial) for run in runs]
+    found = [(run, first, one) for run, first in zip(runs, firsts, strict=True) for one in run.along(axis, POINTS, regret)]
+    drawn, unit = in_units([one for *_, one in found])
+    for (run, first, _), one in zip(found, drawn, strict=True):
+        keep = one.x >= first if axis == "evaluations" else np.ones(len(one.x), dtype=bool)
         line(axes, one, keep, band_alpha(len(drawn)), **run.known[one.algorithm])
     label_panel(axes, f"{value_name(metric, regret).capitalize()} against {axis}", axis_label(result, axis, unit))
     axes.set_ylabel(value_label(metric, regret))
     if axis == "time":
         axes.set_xlim(0, horizon([t.finished[-1] for run in runs for t in run.result.traces if t.cell == run.cell]))
-    limits((axes,), counted, first)
+    limits((axes,), counted, min(firsts))
     return ()
 
 

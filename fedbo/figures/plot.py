@@ -230,7 +230,7 @@ def wanted_panels(panels: Sequence[FigurePanel], view: View) -> list[FigurePanel
 
 def _panels(result: Result, view: View) -> tuple[list[FigurePanel], list[Artist]]:
     """Return the panels of a kind of figure, and their common legend entries."""
-    target, cells = _target(result, view), sorted({trace.cell for trace in result.traces})
+    target, cells = target_in(result, view), sorted({trace.cell for trace in result.traces})
     cell = view.cell if view.cell is not None else cells[0]
     makers: dict[str, Callable[[], tuple[list[FigurePanel], list[Artist]]]] = {
         "curves": lambda: curve_panels(result, cell, view.regret),
@@ -249,7 +249,7 @@ def _panels(result: Result, view: View) -> tuple[list[FigurePanel], list[Artist]
         return _of_room(str(view.kind))(part, cell, view.kind)
     if view.kind != "overview":
         return makers[view.kind or ""]()
-    curves, legend = makers["regret" if _by_regret(result, view) else "curves"]()
+    curves, legend = makers["regret" if shows_regret(result, view) else "curves"]()
     return [*curves, *makers["timeline"]()[0][:1]], legend
 
 
@@ -259,7 +259,7 @@ def _of_room(kind: str) -> Callable[..., tuple[list[FigurePanel], list[Artist]]]
     return found
 
 
-def _by_regret(result: Result, view: View) -> bool:
+def shows_regret(result: Result, view: View) -> bool:
     """Return whether an overview shows the regret of bandits instead of best values: if it is known."""
     if view.regret or not plays_bandits(result):
         return False
@@ -269,7 +269,7 @@ def _by_regret(result: Result, view: View) -> bool:
         return False
 
 
-def _target(result: Result, view: View) -> TargetValue:
+def target_in(result: Result, view: View) -> TargetValue:
     """Return the algorithm of the figure; if the study was cut short, one with runs."""
     target = target_of(result, view.algorithm, view.level, view.regret)
     everywhere = view.kind == "sweep"
@@ -288,7 +288,7 @@ def facts_of(result: Result, view: View) -> list[str]:
     agents = len({trace.agent for trace in result.traces if view.cell in (trace.cell, None)})
     values = f"{len(study.titles())} cells: {' × '.join(study.sweep)}" if view.cell is None else study.titles()[view.cell]
     count = header.replicates if view.replicate is None else 1
-    after = "" if study.budget.pulls else f" after {study.agents.initial} initial points"
+    after = "" if study.budget.pulls or is_swept(study, "agents.initial") else f" after {study.agents.initial} initial points"
     fixed = {  # of a swept key the study has only the default; the cell's name has its value
         "budget": f"{study.budget.in_words}{after}",
         "exchange.mode": f"{study.exchange.mode} exchange",

@@ -52,7 +52,8 @@ def _draw(axes: Axes, result: Result, cell: int, label: str) -> Sequence[Artist]
     place = {agent: number for number, agent in enumerate(agents)}
     kinds, lanes = evaluation_bars(observations, events, place)
     spans = spans_of(observations, events, place)
-    _label_panel(axes, agents, f"Timeline of agents: {label}, replicate {replicate}", time_label(result))
+    title, unit = f"Timeline of agents: {label}, replicate {replicate}", time_label(result)
+    name_rows(axes, [str(agent) for agent in agents], title, (unit, "agent, fastest first"))
     _crop(axes, spans)
     handles: list[Artist] = []
     for kind, bars in kinds.items():
@@ -70,14 +71,11 @@ def _draw(axes: Axes, result: Result, cell: int, label: str) -> Sequence[Artist]
     return handles + draw_marks(axes, events, place, {agent: spans[row][2] for agent, row in place.items()})
 
 
-def _label_panel(axes: Axes, agents: Sequence[int], title: str, unit: str) -> None:
-    axes.set_title(title)
-    axes.set_ylim(len(agents) - 0.4, -0.6)
-    small = "medium" if len(agents) <= 16 else "x-small"
-    axes.set_yticks(range(len(agents)), [str(agent) for agent in agents], fontsize=small)
+def name_rows(axes: Axes, names: Sequence[str], title: str, labels: tuple[str, str], top: float = -0.6) -> None:
+    """Name the rows of a timeline, the first on top, and its axes by their labels."""
+    axes.set(title=title, xlabel=labels[0], ylabel=labels[1], ylim=(len(names) - 0.4, top))
+    axes.set_yticks(range(len(names)), names, fontsize="medium" if len(names) <= 16 else "x-small")
     rows_only(axes)
-    axes.set_xlabel(unit)
-    axes.set_ylabel("agent, fastest first")
 
 
 def _crop(axes: Axes, spans: Bars) -> None:

@@ -11,18 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedbo.commands.arguments import (
-    INTERRUPTED,
-    Address,
-    Format,
-    Printed,
-    Quiet,
-    Sets,
-    Stop,
-    StudyFile,
-    print_json,
-    progress_display,
-)
+from fedbo.commands import arguments as options
+from fedbo.commands.arguments import INTERRUPTED, Format, Stop, print_json, progress_display
 from fedbo.commands.run import finish
 from fedbo.settings.shown import quoted
 
@@ -40,11 +30,11 @@ class Target(StrEnum):
 
 
 def submit(
-    study: StudyFile,
+    study: options.StudyFile,
     to: Annotated[
         Target, typer.Option(help="Where jobs run: under SLURM, or one after the other on this machine.")
     ] = Target.slurm,
-    sets: Sets = None,
+    sets: options.Sets = None,
     out: Annotated[Path | None, typer.Option(help="Directory of the results. Default: runs/STUDY.")] = None,
     walltime: Annotated[
         str, typer.Option(help="Longest time of a job, as SLURM writes it: minutes, M:S, H:M:S, D-H.")
@@ -61,7 +51,7 @@ def submit(
     ] = None,
     template: Annotated[Path | None, typer.Option(help="Template of the script, in place of fedbo's own.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the script, and write and start nothing.")] = False,
-    printed: Printed = Format.text,
+    printed: options.Printed = Format.text,
 ) -> None:
     """Run a study in jobs that end before it does: each goes on where the one before stopped or was killed.
 
@@ -98,13 +88,13 @@ def submit(
 
 
 def job(
-    study: StudyFile,
+    study: options.StudyFile,
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="Directory of the results.", show_default=False)],
     replicate: Annotated[int | None, typer.Option(min=0, help="Carry out this replicate alone.")] = None,
-    address: Address = None,
+    address: options.Address = None,
     hosts: Annotated[int, typer.Option(min=1, help="Hosts of the Ray cluster to wait for.")] = 1,
-    printed: Printed = Format.text,
-    quiet: Quiet = False,
+    printed: options.Printed = Format.text,
+    quiet: options.Quiet = False,
 ) -> None:
     """Run or resume a study, as one of several jobs.
 

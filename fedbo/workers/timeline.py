@@ -16,7 +16,8 @@ from fedbo.analysis.grouping import column_of, of_kinds, one_run
 from fedbo.analysis.timeline_bars import HALF, Bars, in_lanes, merged, placements
 from fedbo.figures.layout import FigurePanel
 from fedbo.figures.marks import AWAY, add_bars
-from fedbo.figures.style import FAINT, PALE, rows_only, time_label
+from fedbo.figures.style import FAINT, PALE, time_label
+from fedbo.figures.timeline import name_rows
 
 if TYPE_CHECKING:
     from fedbo.analysis.result import Result
@@ -38,9 +39,8 @@ def _draw(axes: Axes, result: Result, cell: int, label: str) -> Sequence[Artist]
     last, names = float(column_of(events, "time").max()), _classes(result, cell)
     shown = np.unique(np.linspace(0, len(names) - 1, min(len(names), MAX_WORKERS)).round().astype(int)).tolist()
     place = {worker: row for row, worker in enumerate(shown)}
-    _label(
-        axes, [names[worker] for worker in shown], f"Timeline of workers: {label}, replicate {replicate}", time_label(result)
-    )
+    title, unit = f"Timeline of workers: {label}, replicate {replicate}", time_label(result)
+    name_rows(axes, [names[worker] for worker in shown], title, (unit, "worker"), -1.5)
     axes.set_xlim(0, 1.02 * last if last else 1.0)
     found = placements(events).to_pylist()
     mine = [one for one in found if one["worker"] in place]
@@ -114,12 +114,3 @@ def _jobs(events: Any, place: dict[int, int], last: float) -> Bars:
         elif (begin := begun.pop(0)) is not None and key[1] in place:
             bars.append((place[key[1]], begin, time))
     return bars + [(place[worker], begin, last) for (_, worker), some in since.items() for begin in some if worker in place]
-
-
-def _label(axes: Axes, names: list[str], title: str, unit: str) -> None:
-    axes.set_title(title)
-    axes.set_ylim(len(names) - 0.4, -1.5)
-    axes.set_yticks(range(len(names)), names, fontsize="medium" if len(names) <= 16 else "x-small")
-    rows_only(axes)
-    axes.set_xlabel(unit)
-    axes.set_ylabel("worker")

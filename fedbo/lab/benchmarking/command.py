@@ -8,19 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedbo.commands.arguments import (
-    FAILED,
-    Address,
-    Dark,
-    Format,
-    Printed,
-    Quiet,
-    Stop,
-    Workers,
-    hosting_sets,
-    print_json,
-    stop_interrupted,
-)
+from fedbo.commands import arguments as options
+from fedbo.commands.arguments import FAILED, Format, Stop, hosting_sets, print_json, stop_interrupted
 from fedbo.settings.logs import say
 
 if TYPE_CHECKING:
@@ -45,11 +34,11 @@ def bench(
     ] = False,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of every task. Default: 1, or the seed in its file.")] = None,
     to: Annotated[Path | None, typer.Option(help="Directory of runs and tables. Default: runs/bench-SUITE[-quick].")] = None,
-    workers: Workers = None,
-    address: Address = None,
-    dark: Dark = False,
-    printed: Printed = Format.text,
-    quiet: Quiet = False,
+    workers: options.Workers = None,
+    address: options.Address = None,
+    dark: options.Dark = False,
+    printed: options.Printed = Format.text,
+    quiet: options.Quiet = False,
 ) -> None:
     """Run algorithms on every task of a suite and compare their ranks, paired tests and costs to a target.
 

@@ -33,7 +33,8 @@ def fit(
     was measured.
     """
     place, out = Path(checks.path("source", source)), None if out is None else Path(checks.path("out", out))
-    checks.flag("dark", dark)
+    if checks.flag("dark", dark) and out is None:
+        raise checks.wrong("dark", dark, "is for the figure in the folder out; set out too")
     measured = measure(place, algorithm, checks.whole("cell", cell))
     if out is None:
         return fit_world(measured, checks.whole("seed", seed), None)

@@ -8,17 +8,8 @@ from typing import Annotated
 
 import typer
 
-from fedbo.commands.arguments import (
-    Format,
-    Printed,
-    Quiet,
-    Sets,
-    Trust,
-    Workers,
-    hosting_sets,
-    print_json,
-    stop_interrupted,
-)
+from fedbo.commands import arguments as options
+from fedbo.commands.arguments import Format, hosting_sets, print_json, stop_interrupted
 from fedbo.settings.shown import quoted
 
 _MOST_POINTS = 100_000
@@ -31,17 +22,17 @@ def worth(
             metavar="STUDY", help="A study file (TOML), or a directory that this command wrote.", show_default=False
         ),
     ],
-    sets: Sets = None,
+    sets: options.Sets = None,
     out: Annotated[
         Path | None, typer.Option(help="Directory of the results: a new one, or an unfinished one to continue.")
     ] = None,
     points: Annotated[
         int, typer.Option(min=16, max=_MOST_POINTS, help="Number of points at which each agent's objective is sampled.")
     ] = 256,
-    workers: Workers = None,
-    trust: Trust = False,
-    printed: Printed = Format.text,
-    quiet: Quiet = False,
+    workers: options.Workers = None,
+    trust: options.Trust = False,
+    printed: options.Printed = Format.text,
+    quiet: options.Quiet = False,
 ) -> None:
     """Estimate whether federation can help in a study, and whether it did.
 

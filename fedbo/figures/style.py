@@ -121,8 +121,7 @@ def band_entry(words: str) -> Artist:
 
 def time_label(result: Result) -> str:
     """Return the label of the axis of time."""
-    timing = result.study.timing
-    return "wall-clock seconds" if timing.clock == "wall" else f"virtual time{f' [{timing.unit}]' if timing.unit else ''}"
+    return result.study.timing.in_words
 
 
 def decades(axes: Axes, low: float, high: float) -> None:

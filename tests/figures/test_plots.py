@@ -21,6 +21,7 @@ from fedbo.analysis import trouble
 from fedbo.analysis.finished_run import ResultError
 from fedbo.analysis.result import Result
 from fedbo.analysis.timeline_bars import within, without
+from fedbo.cli import main
 from fedbo.figures.cells import MAX_ENTRIES, cell_styles
 from fedbo.figures.kinds.disruptions import PanelRows, _staleness
 from fedbo.figures.plot import PlotError, View, figure_of
@@ -310,3 +311,23 @@ def test_optima_of_another_number_of_parameters_are_drawn_in_pairs(dimensions: i
 def test_many_algorithms_have_different_colours() -> None:
     found = [colour_at(place) for place in range(2 * len(COLOURS))]
     assert tuple(found[: len(COLOURS)]) == COLOURS and len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize("kind", ["overview", "curves", "timeline", "trouble", "sweep"])
+def test_every_axis_of_time_and_every_table_says_the_unit_of_the_study(
+    tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = document(agents=2, iterations=2, replicates=2, objective__alpha=[0.1, 0.3]) | {"timing": {"unit": "h"}}
+    result = Result.open(write_run(tmp_path / "run", study, troubled=True))
+    panels = {"curves": ["time", "cost"], "sweep": ["time", "cost", "times"]}.get(kind)
+    names = [plain(axes.get_xlabel()) for axes in figure_of(result, View(kind, panels=panels)).axes]
+    timed = [name for name in names if "time" in name and "share of the time" not in name]
+    assert len(timed) >= len(panels or "1") and all(name.startswith("virtual time [h]") for name in timed)
+    for command in (["show"], ["show", "--trouble"]):
+        assert main([*command, str(result.directory)]) == 0
+        assert "virtual time [h]" in " ".join(capsys.readouterr().out.split())
+
+
+def test_real_time_is_in_seconds_of_the_clock() -> None:
+    study = fedbo.load_study(document() | {"timing": {"clock": "wall"}, "hosting": {"kind": "dedicated"}})
+    assert study.timing.in_words == "wall-clock seconds"

@@ -96,7 +96,7 @@ def disruptions_table(result: Result, agents: bool = False) -> RenderableType:
         tables.append(table_of(title, ("algorithm", *columns), lines, "trouble"))
     tables += _agent_tables(result) if agents else []
     tables += _worker_tables(result)
-    unit = "seconds" if result.study.timing.clock == "wall" else "virtual time"
+    unit = result.study.timing.in_words
     said = f"means over replicates; useful to down: {unit} per optimising agent, which sum to its whole time. "
     said += "lost: in both directions. bytes: transmitted, with the share that arrived. "
     barren = [f"{row.algorithm} {row.barren:.3g}" for row in rows if row.barren]

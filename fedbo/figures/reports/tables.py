@@ -76,7 +76,7 @@ def gap_in_words(gap: Difference | None, sign: int) -> Text:
 
 def _legend(result: Result) -> str:
     replicates = result.study.study.replicates
-    unit = "seconds" if result.study.timing.clock == "wall" else "virtual"
+    unit = result.study.timing.in_words
     spread = (
         f"se and intervals over {replicates} replicates, averaged over agents; differences are paired"
         if replicates > 1

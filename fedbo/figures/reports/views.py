@@ -96,7 +96,7 @@ def _written(shown: RenderableType, form: str) -> Iterator[str]:
 def runs_table(results: Sequence[Result], rows: Sequence[RunRow]) -> RenderableType:
     """Return a table with a line for each algorithm in each cell of each run."""
     metric, swept, first = results[0].metric(), any(row.cell for row in rows), run_names(results)[0]
-    units = {"seconds" if result.study.timing.clock == "wall" else "virtual" for result in results}
+    units = {result.study.timing.in_words for result in results}
     headings = ["run", *(["cell"] if swept else []), "algorithm", f"best {metric.name} ± se", f"minus {first} [95 %]",
                 "sent/agent", "answers/agent", "time", "evaluations", "replicates"]  # fmt: skip
     lines: list[tuple[str | Text, ...]] = [

@@ -25,7 +25,8 @@ def draw_durations(measured: Measurements, world: FittedWorld, folder: Path, sou
     times, _ = measured.columns()
     assert times.agents is not None
     speed = np.array([world.evaluation.factors.get(agent, 1.0) for agent in times.agents.tolist()])
-    panel = FigurePanel("durations", partial(_draw, times=times._replace(values=times.values / speed), world=world), wide=True)
+    draw = partial(_draw, times=times._replace(values=times.values / speed), world=world, unit=measured.unit)
+    panel = FigurePanel("durations", draw, wide=True)
     cut = int(np.count_nonzero(~times.ended))
     facts = [
         f"{len(times.values)} evaluations",
@@ -36,7 +37,7 @@ def draw_durations(measured: Measurements, world: FittedWorld, folder: Path, sou
     return write(arrange(Sheet([panel], (), f"durations of {source}", facts), look), folder, "durations", look)
 
 
-def _draw(axes: Axes, times: CensoredTimes, world: FittedWorld) -> Sequence[Artist]:
+def _draw(axes: Axes, times: CensoredTimes, world: FittedWorld, unit: str) -> Sequence[Artist]:
     ordered, ended, _, after = (one[0] for one in survival(times.values[None], times.ended[None]))
     shown = [axes.step([0.0, *ordered], [1.0, *after], where="post", color=INK, label="measured (Kaplan-Meier)")[0]]
     if not ended.all():
@@ -50,6 +51,6 @@ def _draw(axes: Axes, times: CensoredTimes, world: FittedWorld) -> Sequence[Arti
     axes.set_yscale("log")
     axes.set_ylim(max(0.5 / len(ordered), 1e-4), 1.2)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    label_panel(axes, "", "duration of an evaluation")
+    label_panel(axes, "", f"duration of an evaluation{unit}")
     axes.set_ylabel("share that lasts longer")
     return shown

@@ -34,8 +34,8 @@ class MeasurementError(FedboError, ValueError):
 class Measurements:
     """Measurements of all replicates together.
 
-    - `durations` of evaluations, with their `agents` and `points` of the unit cube; `failed` counts those without a value.
-      `places` numbers the agents of a log by the order of their ids.
+    - `durations` of evaluations, in a `unit` unknown for logs, with their `agents` and `points` of the unit cube; `failed`
+      counts those without a value. `places` numbers the agents of a log by the order of their ids.
     - `thoughts` are pairs of t_n and the time of a decision that an agent had to wait for; `reports` the times from an
       evaluation's end to that of its step. `startups` are the times that places stay empty where points are decided in advance.
     - `latencies` of messages and answers; `begins` are pairs of an agent and the time of its first step beyond its evaluations.
@@ -48,6 +48,7 @@ class Measurements:
       times in its queue; `interrupted` counts evaluations without a duration, since a preemption cut it in parts.
     """
 
+    unit: str = ""
     durations: list[float] = field(default_factory=list)
     agents: list[int] = field(default_factory=list)
     points: list[list[float]] = field(default_factory=list)
@@ -92,6 +93,7 @@ class Measurements:
 
 def measure_run(into: Measurements, observations: Any, events: Any, study: Study) -> None:
     """Add the tables of one replicate; in real time neither absences nor hangs stop an evaluation."""
+    into.unit = f", {study.timing.in_words}"
     real, policy = study.timing.clock == "wall", study.evaluation.make()
     names = ["agent", "phase", "step", "query", "u", "started", "finished", "pulls", "error"]
     rows = [row for row in observations.select(names).to_pylist() if row["phase"] != "history"]

@@ -77,7 +77,7 @@ def _draw_moments(axes: Axes, why: Why) -> Sequence[Artist]:
                 ha="right" if late else "left",
             )
     axes.set_ylim(-0.03, 1.03)
-    label_panel(axes, "When was it decided?", "time")
+    label_panel(axes, "When was it decided?", why.time)
     axes.set_ylabel("probability of a bad end")
     return ()
 

@@ -157,6 +157,7 @@ class Inquiry:
             same_end=bad,
             runs=len(values),
             stop=curve.stop,
+            time=self.study.timing.in_words,
             branches=len(self._asked),
             moments=tuple(map(_moment, curve.points)),
             jumps=tuple(_jump(jump, tables) for jump in curve.jumps()),

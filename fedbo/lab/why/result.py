@@ -78,7 +78,7 @@ class Why:
 
     - `run`: cell, algorithm and replicate; the replicate is None if all were asked. `value` is that of the run.
     - `end`: the statement of the bad end, empty if only the spread was asked for; `same_end`: runs that end so, of `runs`.
-    - `moments`, `jumps`: the probability of a bad end over time. `sources`, `agents`: whose luck it was, strongest first.
+    - `moments`, `jumps`: the probability of a bad end over `time`. `sources`, `agents`: whose luck it was, strongest first.
     - `constant`: sources that draw nothing that matters here. `spread`: the shares of the quantity's spread, if asked for.
     """
 
@@ -91,6 +91,7 @@ class Why:
     same_end: int = 0
     runs: int
     stop: float = 0.0
+    time: str = "time"
     branches: int
     moments: tuple[MomentRow, ...] = ()
     jumps: tuple[JumpRow, ...] = ()

@@ -106,6 +106,11 @@ class TimingTable(Table):
     latency: TimingModel = TimingModel.model_construct(model="constant", mean=0.0)
     """Duration of a message, drawn anew for each way."""
 
+    @property
+    def in_words(self) -> str:
+        """Return what times are, with their unit if it has a name."""
+        return "wall-clock seconds" if self.clock == "wall" else f"virtual time{f' [{self.unit}]' if self.unit else ''}"
+
 
 class NetworkTable(Table):
     """[network]: bandwidths, and how often a lost transmission is repeated."""

@@ -190,6 +190,9 @@ def test_the_functions_answer_as_the_commands_do(
     pages = [imread(tmp_path / folder / "durations.png")[..., :3].mean() for folder in ("fit", "dark")]
     assert pages[0] > 0.8 and pages[1] < 0.2
     assert world.tables() == json.loads(capsys.readouterr().out)["world"]
+    assert b"duration of an evaluation, virtual time" in (tmp_path / "fit" / "durations.png").read_bytes()
+    with pytest.raises(fedbo.errors.ArgumentError, match="dark = True: is for the figure in the folder out; set out too"):
+        fedbo.fit(lived["places"], dark=True)
     assert {"world.toml", "durations.png"} <= {path.name for path in (tmp_path / "fit").iterdir()}
     with pytest.raises(fedbo.errors.ArgumentError, match="replicates = 1: must be a whole number from 2"):
         fedbo.twin(lived["places"], replicates=1)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import fedbo
 from fedbo.actors.evaluation.step import StepEvaluator
 from fedbo.actors.storage.rows import RunKey
-from fedbo.cli import app
+from fedbo.cli import app, main
 from fedbo.lab.why.branches import Branch, Branches, event_times
 from fedbo.lab.why.figure import why_section
 from fedbo.lab.why.question import Question
@@ -211,7 +211,9 @@ def test_the_command_prints_plots_and_reports_an_answer(run: Path, answer: Why, 
     assert len(facts["commands"]) == facts["branches"] == answer.branches
     assert Path(facts["figures"][0]).is_file()
     assert "durations" in printed("show", str(answer.directory), "--format", "csv")
-    assert Path(printed("plot", str(answer.directory), "--out", str(tmp_path / "why.svg")).strip()).is_file()
+    drawn = Path(printed("plot", str(answer.directory), "--dark", "--out", str(tmp_path / "why.svg")).strip()).read_text()
+    assert ">virtual time<" in drawn and "#14171c" in drawn and "#262b33" not in drawn
+    assert main(["plot", str(answer.directory), "--caption"]) == 2  # captions are of runs
     page = Path(printed("report", str(run), "--out", str(tmp_path / "report.html")).split()[-1]).read_text()
     assert "<h2>Why it ended so</h2>" in page
     assert "When was it decided?" in page

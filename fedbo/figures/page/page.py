@@ -26,7 +26,7 @@ from fedbo.call_arguments import named_in_python, results_of
 from fedbo.figures.page.about import Failure, again, as_link, asked, chips, grouped_failures, titles
 from fedbo.figures.page.moments_data import MOST, MomentsPart, Shown, moments_part
 from fedbo.figures.page.panels import EXACT, PagePanel, curve_panels, feasible_panels, front_panels
-from fedbo.figures.page.timeline_drawing import HATCHES, Layer, TimelineDrawing, draw_timeline
+from fedbo.figures.page.timeline_drawing import HATCHES, SHADES, Layer, TimelineDrawing, draw_timeline
 from fedbo.figures.page.verdict import Verdict, verdict
 from fedbo.figures.reports.disruptions import disruptions_table, tables_of
 from fedbo.figures.reports.html import html_of
@@ -194,6 +194,7 @@ def render_page(
         exact=[(EXACT, INK, "2 2")],
         statistics=optional_or("statistics_section", Markup())(results),
         hatches=HATCHES,
+        shades=SHADES,
         css=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
         js=Markup(script),
         js_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),  # no other script runs

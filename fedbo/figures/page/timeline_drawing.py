@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from matplotlib.colors import to_hex
 from matplotlib.ticker import MaxNLocator
 
 from fedbo.analysis.agent_states import event_intervals
@@ -27,7 +28,7 @@ from fedbo.analysis.timeline_bars import (
     spans_of,
 )
 from fedbo.figures.marks import AWAY, CRASH, CUT, HANG, OUTAGE, SLOW
-from fedbo.figures.style import time_label
+from fedbo.figures.style import on_dark, time_label
 from fedbo.figures.timeline import EVALUATING
 
 WIDTH, LEFT, RIGHT, TOP = 1120, 46, 1106, 8
@@ -54,7 +55,8 @@ _SPANS = (
 )
 
 
-HATCHES = (("away", AWAY), ("crash", CRASH), ("hang", HANG))
+HATCHES = (("away", AWAY, 45), ("crash", CRASH, -45), ("hang", HANG, 0))  # their angles tell them apart in grey
+SHADES = [(shade, to_hex(on_dark(shade))) for shade in (*EVALUATING.values(), *(span.colour for span in _SPANS), OUTAGE)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from matplotlib.colors import to_hex
 from synthetic_run import document, write_run
 
 import fedbo
@@ -22,7 +23,7 @@ from fedbo.figures.page.page import render_page
 from fedbo.figures.page.panels import LEFT, RIGHT, curve_panels
 from fedbo.figures.page.timeline_drawing import draw_timeline
 from fedbo.figures.page.verdict import Verdict, verdict
-from fedbo.figures.style import dashes_at
+from fedbo.figures.style import PALE, colour_at, dashes_at, on_dark
 
 VOID = {"meta", "link", "input", "br", "img"}
 
@@ -244,3 +245,14 @@ def test_a_dark_page_has_a_colour_for_every_one_of_a_light_page(troubled: Result
     named = set(re.findall(r"(--[a-z-]+):", light))
     assert named == set(re.findall(r"(--[a-z-]+):", dark[: dark.index(".ranks img")])) and "--paper" in named
     assert set(re.findall(r"var\((--[a-z-]+)\)", page)) <= named
+    painted = set(re.findall(r'(?:fill|stroke)="(#[0-9A-Fa-f]{6})"', page[page.index('<figure class="timeline"') :]))
+    shades = dict(re.findall(r'\[fill="(#\w{6})"\] \{ fill: (#\w{6}); \}', page))
+    of_series = {to_hex(colour_at(place)).upper() for place in range(12)}
+    assert {colour.upper() for colour in painted} - of_series <= {colour.upper() for colour in shades}
+    assert shades[PALE] == to_hex(on_dark(PALE)) and len(set(re.findall(r"rotate\((-?\d+)\)", page))) >= 3
+
+
+def test_a_report_names_the_unit_of_time(tmp_path: Path) -> None:
+    study = document(agents=2, iterations=2, replicates=2) | {"timing": {"unit": "min"}}
+    page = render_page([Result.open(write_run(tmp_path / "run", study))])
+    assert "virtual time [min]; agents by speed" in page and "time: virtual time [min];" in page

@@ -18,6 +18,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 import fedbo
 from fedbo.figures.style import STYLE, save, style_at, styled
@@ -56,13 +57,12 @@ def tuned(folder: Path) -> fedbo.Result:
 
 
 def draw_runs(axes: Axes, result: fedbo.Result, title: str, kind: str, **options: Any) -> None:
-    """Draw one panel of a figure of `fedbo plot`, with its legend in (sweep) or below (timeline) the axes."""
+    """Draw one panel of a figure of `fedbo plot`, with its legend below the axes."""
     result.plot(kind=kind, ax=axes, title=False, **options)
     legend = axes.get_legend()
     assert legend is not None
-    words = [text.get_text().removeprefix("exchange = ") for text in legend.get_texts()]
-    within = {"loc": "upper right"} if kind == "sweep" else {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": 3}
-    axes.legend(legend.legend_handles, words, fontsize="small", **within)
+    words = [" ".join(text.get_text().removeprefix("exchange = ").split()) for text in legend.get_texts()]
+    axes.legend(legend.legend_handles, words, fontsize="small", loc="upper center", bbox_to_anchor=(0.45, -0.16), ncols=2)
     axes.set_title(title)
 
 
@@ -75,16 +75,17 @@ def draw_sites(axes: Axes, result: fedbo.Result) -> None:
     axes.set(
         title="Five sites tuned together", xlabel="evaluations of a site", ylabel="best accuracy so far (higher is better)"
     )
-    axes.legend(loc="lower right", fontsize="small")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.45, -0.16), ncols=3)
 
 
 def draw(folder: Path) -> Figure:
     """Run the three studies and draw a panel of each."""
-    figure = Figure(figsize=(16, 4.8), layout="constrained")
+    figure = Figure(figsize=(12, 5.0), layout="constrained")
     FigureCanvasAgg(figure)
     left, middle, right = figure.subplots(1, 3)
     spot = ran(study_of("thousand") | SMALL, folder / "cluster")
-    draw_runs(left, spot, "A cluster whose workers are preempted", "timeline")
+    draw_runs(left, spot, "A cluster with preemptions", "timeline")
     modes = ran(study_of("stragglers"), folder / "stragglers")
     draw_runs(middle, modes, "Error under four exchange modes", "sweep", panels=["time"])
     draw_sites(right, tuned(folder / "tuned"))
@@ -97,7 +98,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, help="the folder of the runs, which are kept, and read if they are there")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as passing, styled(STYLE | {"font.size": 11}):
-        save(draw(chosen.runs or Path(passing)), ROOT / "docs" / "images" / "uses.png", dpi=100)
+        save(draw(chosen.runs or Path(passing)), ROOT / "docs" / "images" / "uses.png", dpi=133)
 
 
 if __name__ == "__main__":

@@ -21,10 +21,13 @@ def table(head: Row, rows: Iterable[Row]) -> Iterator[str]:
 
 
 def page(title: str, *parts: Iterable[str]) -> str:
-    """Return a whole page; blank lines that follow each other become one."""
-    lines = [f"# {title}", "", NOTE, "", *(line for part in parts for line in part)]
-    kept = [line for place, line in enumerate(lines) if line or lines[place - 1]]
-    return "\n".join(chain.from_iterable(map(_wrapped, kept))).strip() + "\n"
+    """Return a whole page; blank lines that follow each other become one, and long lines are broken, but for code."""
+    kept, in_code = list[str](), False
+    for line in chain([f"# {title}", "", NOTE, ""], *parts):
+        in_code ^= line.startswith("```")
+        if in_code or line or kept[-1]:
+            kept.extend([line] if in_code else _wrapped(line))
+    return "\n".join(kept).strip() + "\n"
 
 
 def _wrapped(line: str) -> list[str]:

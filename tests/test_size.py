@@ -40,15 +40,15 @@ LINES = {
     "coordinator/runtime": 1092,
     "execution": 2773,
     "fast": 2623,
-    "figures": 1722,
-    "figures/kinds": 934,
+    "figures": 1710,
+    "figures/kinds": 923,
     "figures/page": 1679,
     "figures/reports": 769,
     "lab": 1,
-    "lab/benchmarking": 1101,
-    "lab/fork": 1195,
-    "lab/twins": 2233,
-    "lab/why": 1974,
+    "lab/benchmarking": 1099,
+    "lab/fork": 1193,
+    "lab/twins": 2232,
+    "lab/why": 1970,
     "lab/worth": 587,
     "objectives": 2131,
     "objectives/applications": 666,
@@ -59,8 +59,8 @@ LINES = {
     "objectives/synthetic": 675,
     "objectives/tasks": 1789,
     "objectives/typed_spaces": 922,
-    "optuna": 570,
-    "privacy": 3210,
+    "optuna": 561,
+    "privacy": 3208,
     "settings": 1985,
     "sites": 6547,
     "stopping": 645,
@@ -70,11 +70,11 @@ LINES = {
     "surrogates/compiled": 2933,
     "templates": 1,
     "testing": 907,
-    "tuning": 2980,
+    "tuning": 2965,
     "workers": 2459,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 88141, "no room": 45526, "modules": 611}
+MOST = {"all": 88083, "no room": 45514, "modules": 611}
 
 
 @cache

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import scipy
 
-from fedbo.analysis.comparison import against_first, metric_of
+from fedbo.analysis.comparison import metric_of
 from fedbo.analysis.finished_run import scored_traces
 from fedbo.analysis.grouping import by_cell_and_algorithm
 from fedbo.analysis.records.text_table import latex
@@ -54,33 +54,29 @@ def _tests(part: Result, view: View) -> list[str]:
     """Return the sentence on paired differences of final values, of algorithms or of cells; none for other figures."""
     if view.kind not in ("overview", "curves", "sweep") or (view.kind == "overview" and shows_regret(part, view)):
         return []
+    groups, cell, prefix = by_cell_and_algorithm(scored_traces(part, view.regret)), view.cell or 0, ""
+    series = {label: groups[cell, label] for label in part.study.labels if (cell, label) in groups}
     if view.kind == "sweep":
-        (first, _), *others = against_first(part, target_in(part, view))
-        chosen = cell_styles(part, [first.cell, *(one.cell for one, _ in others)])
-        base = f"{' · '.join(map(short, chosen.keys))} = {chosen.titles[first.cell]}"
-        gaps = {chosen.titles[one.cell]: gap and (gap.final, gap.pairs) for one, gap in others}
-    else:
-        groups, cell = by_cell_and_algorithm(scored_traces(part, view.regret)), view.cell or 0
-        base, *rest = [label for label in part.study.labels if (cell, label) in groups]
-        pairs = {label: {trace.replicate for trace in groups[cell, label]} for label in (base, *rest)}
-        metric = metric_of(part, cell, view.regret)
-        gap_of = {label: difference(groups[cell, label], groups[cell, base], metric) for label in rest}
-        gaps = {label: (gap, len(pairs[base] & pairs[label])) for label, gap in gap_of.items()}
-    found = {name: (gap[0], gap[1]) for name, gap in gaps.items() if gap is not None and gap[0] is not None}
-    chances = holm([_chance(gap, count) for gap, count in found.values()])
-    words = [f"{name}: {gap}, p {_written(p)}" for (name, (gap, _)), p in zip(found.items(), chances, strict=True)]
+        mine = {at: found for (at, label), found in groups.items() if label == target_in(part, view).algorithm}
+        chosen = cell_styles(part, list(mine))
+        prefix = f"{' · '.join(map(short, chosen.keys))} = "
+        series = {chosen.titles[at]: found for at, found in mine.items()}
+    (base, before), *rest = series.items()
+    metric, tested = metric_of(part, before[0].cell, view.regret), dict[str, tuple[Difference, float]]()
+    for name, found in rest:
+        gap = difference(found, before, metric) if metric_of(part, found[0].cell, view.regret) == metric else None
+        if gap is not None:
+            tested[name] = gap, chance_of(gap, len({one.replicate for one in found} & {one.replicate for one in before}))
+    corrected = zip(tested.items(), holm([chance for _, chance in tested.values()]), strict=True)
+    words = [f"{name}: {gap}, p {'< 0.001' if p < 0.001 else f'= {p:.2g}'}" for (name, (gap, _)), p in corrected]
     how = "paired by replicate, with 95 % Student intervals and t-tests" + f" corrected by Holm for {len(words)}" * (
         len(words) > 1
     )
-    return [f"Final value minus that of {base} ({how}): {'; '.join(words)}."] if words else []
+    return [f"Final value minus that of {prefix}{base} ({how}): {'; '.join(words)}."] if words else []
 
 
-def _chance(gap: Difference, pairs: int) -> float:
-    """Return the two-sided p-value of Student's t-test for paired differences; NaN where all are 0."""
+def chance_of(gap: Difference, pairs: int) -> float:
+    """Return the two-sided p-value of Student's t-test for paired differences; 1 where all are 0."""
     half = (gap.high - gap.low) / 2
-    t = gap.mean / half * student_factor(pairs) if half else math.inf if gap.mean else math.nan
+    t = gap.mean / half * student_factor(pairs) if half else math.inf if gap.mean else 0.0
     return float(2 * scipy.special.stdtr(pairs - 1, -abs(t)))
-
-
-def _written(p: float) -> str:
-    return "unknown" if math.isnan(p) else "< 0.001" if p < 0.001 else f"= {p:.2g}"

@@ -18,7 +18,7 @@ from fedbo.analysis.regret import regret_curves
 from fedbo.analysis.timeline_bars import horizon
 from fedbo.analysis.traces import Array, Axis
 from fedbo.figures.layout import FigurePanel
-from fedbo.figures.style import band_entry, entries, styles, time_label
+from fedbo.figures.style import band_entry, entries, styles
 from fedbo.objectives.base import Metric
 
 if TYPE_CHECKING:
@@ -94,10 +94,10 @@ def axis_label(result: Result, axis: Axis, unit: str) -> str:
     return {
         "iteration": "iterations of each agent",
         "evaluations": "evaluations of each agent, initial points included",
-        "time": time_label(result),
+        "time": result.study.timing.in_words,
         "bytes": f"{unit} sent and received\nby each agent",
         "epsilon": f"epsilon spent{delta}",
-        "cost": f"{time_label(result)} of each agent in evaluations",
+        "cost": f"{result.study.timing.in_words} of each agent in evaluations",
     }[axis]
 
 
@@ -157,10 +157,9 @@ def limits(axes: Sequence[Axes], drawn: Sequence[Curve], first: int) -> None:
             one.set_ylim(low - margin, high + margin)
 
 
-def label_panel(axes: Axes, title: str, label: str) -> None:
-    """Set the title and the horizontal label of a panel, with whole numbers on axes of counts."""
-    axes.set_title(title)
-    axes.set_xlabel(label)
+def label_panel(axes: Axes, title: str, label: str, vertical: str = "") -> None:
+    """Set the title and the labels of a panel, with whole numbers on horizontal axes of counts."""
+    axes.set(title=title, xlabel=label, ylabel=vertical)
     axes.margins(x=0.02)
     if label.startswith(("evaluations", "iterations", "rounds", "release")):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -186,8 +185,7 @@ def regret_panels(result: Result, cell: int) -> tuple[list[FigurePanel], list[Ar
 
 def _cumulative(axes: Axes, found: Sequence[RegretCurve], known: Mapping[str, Any]) -> Sequence[Artist]:
     _lines(axes, found, known, lambda one: (one.rounds, one.mean, one.deviation))
-    label_panel(axes, "Cumulative regret of an agent", ROUNDS)
-    axes.set_ylabel("R / M, on the mean of all functions")
+    label_panel(axes, "Cumulative regret of an agent", ROUNDS, "R / M, on the mean of all functions")
     axes.set_ylim(bottom=0.0)
     return ()
 

@@ -156,8 +156,7 @@ def draw_front(axes: Axes, figure: FrontPanel, known: Mapping[str, Mapping[str, 
         options = {name: value for name, value in known[label].items() if name in ("color", "linestyle")}
         _draw_line(axes, figure, front, **options)
         axes.plot(front[:, 0], front[:, 1], mark_at(list(known).index(label)), color=options["color"], markersize=4, zorder=3)
-    label_panel(axes, figure.title, axis_name(figure, 0))
-    axes.set_ylabel(axis_name(figure, 1))
+    label_panel(axes, figure.title, axis_name(figure, 0), axis_name(figure, 1))
     axes.set_xlim(*figure.ranges[0])
     axes.set_ylim(*figure.ranges[1])
     return ()

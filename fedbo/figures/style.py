@@ -119,11 +119,6 @@ def band_entry(words: str) -> Artist:
     return Patch(facecolor=FAINT, alpha=0.25, linewidth=0, label=words)
 
 
-def time_label(result: Result) -> str:
-    """Return the label of the axis of time."""
-    return result.study.timing.in_words
-
-
 def decades(axes: Axes, low: float, high: float) -> None:
     """Set a logarithmic horizontal axis with plain numbers, between two bounds."""
     axes.set_xscale("log")

@@ -14,7 +14,7 @@ from fedbo.analysis.grouping import one_run
 from fedbo.analysis.timeline_bars import EVALUATION_KINDS, HALF, MAX_AGENTS, Bars, by_speed, evaluation_bars, horizon, spans_of
 from fedbo.figures.layout import FigurePanel
 from fedbo.figures.marks import add_bars, draw_marks
-from fedbo.figures.style import PALE, rows_only, time_label
+from fedbo.figures.style import PALE, rows_only
 from fedbo.settings.rooms import optional
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _draw(axes: Axes, result: Result, cell: int, label: str) -> Sequence[Artist]
     place = {agent: number for number, agent in enumerate(agents)}
     kinds, lanes = evaluation_bars(observations, events, place)
     spans = spans_of(observations, events, place)
-    title, unit = f"Timeline of agents: {label}, replicate {replicate}", time_label(result)
+    title, unit = f"Timeline of agents: {label}, replicate {replicate}", result.study.timing.in_words
     name_rows(axes, [str(agent) for agent in agents], title, (unit, "agent, fastest first"))
     _crop(axes, spans)
     handles: list[Artist] = []

@@ -73,8 +73,7 @@ def _series(result: Result, cells: Sequence[int]) -> list[PrivateSeries]:
 
 
 def _epsilon(axes: Axes, series: Sequence[PrivateSeries], result: Result) -> Sequence[Artist]:
-    label_panel(axes, "Privacy spent", "release")
-    axes.set_ylabel(f"epsilon at delta = {(result.study.privacy.deltas or (np.nan,))[0]:.3g}")
+    label_panel(axes, "Privacy spent", "release", f"epsilon at delta = {(result.study.privacy.deltas or (np.nan,))[0]:.3g}")
     drawn = set[str]()
     for one in series:
         for by, kind in ACCOUNTS.items():
@@ -119,8 +118,7 @@ def _signal(axes: Axes, series: Sequence[PrivateSeries]) -> Sequence[Artist]:
 
 
 def _by_release(axes: Axes, series: Sequence[PrivateSeries], title: str, unit: str, of: Any) -> Sequence[Artist]:
-    label_panel(axes, title, "release")
-    axes.set_ylabel(unit)
+    label_panel(axes, title, "release", unit)
     for one in series:
         if one.ledger is not None:
             values = of(one.ledger)

@@ -16,7 +16,7 @@ from fedbo.analysis.grouping import column_of, of_kinds, one_run
 from fedbo.analysis.timeline_bars import HALF, Bars, in_lanes, merged, placements
 from fedbo.figures.layout import FigurePanel
 from fedbo.figures.marks import AWAY, add_bars
-from fedbo.figures.style import FAINT, PALE, time_label
+from fedbo.figures.style import FAINT, PALE
 from fedbo.figures.timeline import name_rows
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def _draw(axes: Axes, result: Result, cell: int, label: str) -> Sequence[Artist]
     last, names = float(column_of(events, "time").max()), _classes(result, cell)
     shown = np.unique(np.linspace(0, len(names) - 1, min(len(names), MAX_WORKERS)).round().astype(int)).tolist()
     place = {worker: row for row, worker in enumerate(shown)}
-    title, unit = f"Timeline of workers: {label}, replicate {replicate}", time_label(result)
+    title, unit = f"Timeline of workers: {label}, replicate {replicate}", result.study.timing.in_words
     name_rows(axes, [names[worker] for worker in shown], title, (unit, "worker"), -1.5)
     axes.set_xlim(0, 1.02 * last if last else 1.0)
     found = placements(events).to_pylist()

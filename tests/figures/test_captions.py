@@ -17,7 +17,7 @@ from fedbo.analysis.grouping import by_cell_and_algorithm
 from fedbo.analysis.result import Result
 from fedbo.analysis.summary import holm, paired
 from fedbo.cli import OK, WRONG_INPUT, main
-from fedbo.figures.captions import _chance
+from fedbo.figures.captions import chance_of
 
 
 @pytest.fixture(scope="module")
@@ -62,12 +62,12 @@ def test_the_tests_of_a_sweep_are_of_its_cells_and_corrected_together(swept: Res
     assert r"Boxes: 95 \% Student intervals" in caption
 
 
-def test_chances_are_those_of_scipy_and_unknown_where_nothing_differs() -> None:
+def test_chances_are_those_of_scipy_and_one_where_nothing_differs() -> None:
     gaps = np.random.default_rng(7).normal(0.4, 1.0, 9)
     found = paired(gaps)
-    assert found is not None and _chance(found, 9) == pytest.approx(stats.ttest_1samp(gaps, 0.0).pvalue, rel=1e-9)
+    assert found is not None and chance_of(found, 9) == pytest.approx(stats.ttest_1samp(gaps, 0.0).pvalue, rel=1e-9)
     same = paired(np.zeros(4))
-    assert same is not None and np.isnan(_chance(same, 4))
+    assert same is not None and chance_of(same, 4) == 1.0
 
 
 def test_one_replicate_and_other_kinds_have_no_tests(plain: Result) -> None:

@@ -22,7 +22,7 @@ from fedbo.analysis.traces import Array
 from fedbo.figures.cells import SHADES, cell_styles, short
 from fedbo.figures.layout import FigurePanel, row_labels
 from fedbo.figures.marks import CRASH
-from fedbo.figures.style import FAINT, INK, PALE, rows_only, styles, time_label
+from fedbo.figures.style import FAINT, INK, PALE, rows_only, styles
 
 if TYPE_CHECKING:
     from fedbo.analysis.result import Result
@@ -42,9 +42,8 @@ def draw_growth(axes: Axes, result: Result, cell: int, label: str) -> Sequence[A
         x, y = np.append(0.0, trace.finished), np.append(0, count)
         axes.plot(x, y, drawstyle="steps-post", color=shade, linewidth=1.3 if len(mine) <= 40 else 0.8, alpha=0.9)
         axes.plot(x[-1:], y[-1:], "o", color=shade, markersize=3.5, markeredgewidth=0)
-    axes.set_title(f"Evaluations so far: {label}, replicate {replicate}")
-    axes.set_xlabel(time_label(result))
-    axes.set_ylabel("$t_n$, successful evaluations")
+    axes.set(title=f"Evaluations so far: {label}, replicate {replicate}", ylabel="$t_n$, successful evaluations")
+    axes.set_xlabel(result.study.timing.in_words)
     axes.set_xlim(0, horizon([float(trace.finished[-1]) for trace in mine]))
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
@@ -136,8 +135,7 @@ def _rows(result: Result, label: str) -> PanelRows:
 
 def _staleness(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
     """Draw a histogram in each row: the share of messages by their staleness when they took effect."""
-    axes.set_title("Staleness of messages")
-    axes.set_xlabel("rounds closed since the sender started the step")
+    axes.set(title="Staleness of messages", xlabel="rounds closed since the sender started the step")
     most = max((float(found.max()) for found in rows.stale if len(found)), default=0.0)
     edges = np.arange(-0.5, most + 1) if most <= BINS else np.linspace(-0.5, most + 0.5, BINS + 1)
     axes.set_xlim(-0.7, max(3.0, 1.02 * most) + 0.7)
@@ -163,9 +161,7 @@ def _staleness(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
 
 def _time_by_state(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
     """Stack the shares of the time of a target, from 0 to its last event."""
-    axes.set_title("How agents spent their time")
-    axes.set_xlabel("share of the time of an agent that optimises, %")
-    axes.set_xlim(0, 100)
+    axes.set(title="How agents spent their time", xlabel="share of the time of an agent that optimises, %", xlim=(0, 100))
     parts = {name: np.array([getattr(row, name) for row in rows.measures]) for name in STATE_STYLES}
     whole = np.maximum(1e-300, np.sum(list(parts.values()), axis=0))
     return _stacked(axes, {name: 100 * part / whole for name, part in parts.items()}, STATE_STYLES)
@@ -173,8 +169,7 @@ def _time_by_state(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
 
 def _fates(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
     """Stack the transmissions to the coordinator by their fate, and add the fates of the answers as text."""
-    axes.set_title("Messages by outcome")
-    axes.set_xlabel("transmissions to the coordinator, in one replicate")
+    axes.set(title="Messages by outcome", xlabel="transmissions to the coordinator, in one replicate")
     parts = {name: np.array([getattr(row, name) for row in rows.measures]) for name in FATE_STYLES}
     parts["falsified"] = np.array([row.lies for row in rows.measures])  # those of them that took effect
     parts["arrived"] = parts["arrived"] - parts["falsified"]

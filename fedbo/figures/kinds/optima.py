@@ -117,9 +117,7 @@ def _pair(
     """Draw two parameters of the best points over those of all points; with a single parameter, the points' values."""
     i, j = pair
     places = np.column_stack([best.point[:, 0], best.score]) if i == j else best.point[:, [i, j]]
-    axes.set_title(title)
-    axes.set_xlabel(parameters[i].name)
-    axes.set_ylabel("best value" if i == j else parameters[j].name)
+    axes.set(title=title, xlabel=parameters[i].name, ylabel="best value" if i == j else parameters[j].name)
     if parameters[i].log:
         axes.set_xscale("log")
     if i != j:
@@ -162,8 +160,7 @@ def _ranked(axes: Axes, best: Best, metric: Any, names: Sequence[str] | None) ->
     axes.set_title(f"The {metric.name} at each agent's best point")
     rows = np.arange(len(order))
     axes.scatter(best.score[order], rows, c=best.score[order], cmap=CMAP, s=42, edgecolors=INK, linewidths=0.5)
-    axes.set_xlabel(f"{metric.name}, to {metric.direction}")
-    axes.set_ylabel("agent, best first")
+    axes.set(xlabel=f"{metric.name}, to {metric.direction}", ylabel="agent, best first")
     axes.invert_yaxis()
     if len(order) <= MAX_LABELLED:
         agents = [best.agent[place] for place in order]

@@ -181,8 +181,7 @@ def _slice(axes: Axes, found: SearchTrials, column: ParameterColumn) -> Sequence
     keep = found.good & np.isfinite(column.values)
     order = np.arange(len(keep))[keep]
     axes.scatter(column.values[keep], found.value[keep], c=order, cmap=FADING, s=14, linewidths=0, alpha=0.8)
-    axes.set_xlabel(column.name)
-    axes.set_ylabel(found.name)
+    axes.set(xlabel=column.name, ylabel=found.name)
     if column.log:
         axes.set_xscale("log")
     if column.words is not None:
@@ -206,8 +205,7 @@ def _parallel(axes: Axes, found: SearchTrials) -> Sequence[Artist]:
         order = order[np.linspace(0, len(order) - 1, LINES).round().astype(int)]
     paths = [np.column_stack([np.arange(len(columns)), row]) for row in shares[order]]
     axes.add_collection(LineCollection(paths, colors=FADING(rank[order]), linewidths=0.8, alpha=0.7))
-    axes.set_xlim(-0.15, len(columns) - 0.85)
-    axes.set_ylim(-0.16, 1.06)
+    axes.set(xlim=(-0.15, len(columns) - 0.85), ylim=(-0.16, 1.06))
     for place, one in enumerate(columns):
         axes.axvline(place, color=FAINT, linewidth=0.8, zorder=3)
         for share, word in _marks(one):

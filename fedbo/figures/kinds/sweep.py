@@ -33,7 +33,7 @@ from fedbo.figures.curves import (
     value_name,
 )
 from fedbo.figures.layout import FigurePanel, row_labels
-from fedbo.figures.style import FAINT, INK, LINES, band_entry, decades, rows_only, time_label
+from fedbo.figures.style import FAINT, INK, LINES, band_entry, decades, rows_only
 
 if TYPE_CHECKING:
     from fedbo.analysis.result import Result
@@ -80,7 +80,7 @@ def sweep_panels(result: Result, target: TargetValue) -> tuple[list[FigurePanel]
     shared = SweepCurves(result, target, words, levels=levels, chosen=chosen, baseline=first if there else None)
     panels = [FigurePanel(axis, partial(_draw, axis=axis, shared=shared), shown=place < SHOWN) for place, axis in enumerate(BY)]
     title = f"Time for {target.algorithm} to reach {shared.words}"
-    draw = partial(_draw_times, table=(found, chosen, (title, shared.words)), unit=time_label(result))
+    draw = partial(_draw_times, table=(found, chosen, (title, shared.words)), unit=result.study.timing.in_words)
     panels.append(FigurePanel("times", draw, wide=True, rows=3 * len(found) // 2))
     return panels, [*chosen.handles, *_other_entries(shared)]
 
@@ -198,8 +198,7 @@ def _draw_times(axes: Axes, table: tuple[Rows, CellStyles, tuple[str, str]], uni
     axes.set_ylim(len(found) - 0.4, -0.8)
     row_labels(axes, [chosen.titles[one.cell] for one in found])
     rows_only(axes)
-    axes.set_xlabel(f"{unit} to {words}")
-    axes.set_title(title)
+    axes.set(title=title, xlabel=f"{unit} to {words}")
     figure = axes.figure
     if axes.get_window_extent().width / figure.dpi * 72 > ROOM * float(axes.xaxis.label.get_fontsize()):
         _side_table(axes, rows)

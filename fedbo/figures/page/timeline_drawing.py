@@ -28,7 +28,7 @@ from fedbo.analysis.timeline_bars import (
     spans_of,
 )
 from fedbo.figures.marks import AWAY, CRASH, CUT, HANG, OUTAGE, SLOW
-from fedbo.figures.style import on_dark, time_label
+from fedbo.figures.style import on_dark
 from fedbo.figures.timeline import EVALUATING
 
 WIDTH, LEFT, RIGHT, TOP = 1120, 46, 1106, 8
@@ -166,7 +166,7 @@ def draw_timeline(result: Result, cell: int, label: str) -> TimelineDrawing:
     return TimelineDrawing(
         title=f"{label}, replicate {replicate}",
         replicate=replicate,
-        unit=time_label(result),
+        unit=result.study.timing.in_words,
         metric=own_metric(result, cell).name,
         agents=agents,
         end=round(last, digits),

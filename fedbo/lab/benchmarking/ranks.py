@@ -58,8 +58,7 @@ def draw_ranks(axes: Axes, found: Ranking) -> None:
     axes.plot([1, 1 + shown], [0.95, 0.95], color=FAINT, linewidth=1.5, marker="|", markersize=8)
     longer = "" if shown == found.critical else ", longer than the axis"
     axes.text(1, 1.1, f"critical difference {found.critical:.2f}{longer}", fontsize=9.5, color=FAINT, va="bottom")
-    axes.set_ylim(-shift - 0.55 * (lines - 1) - 0.4, 1.75)
-    axes.set_xlim(1 - 0.32 * (count - 1), count + 0.32 * (count - 1))
+    axes.set(xlim=(1 - 0.32 * (count - 1), count + 0.32 * (count - 1)), ylim=(-shift - 0.55 * (lines - 1) - 0.4, 1.75))
     axes.set_title(f"Mean ranks over {found.tasks} task{'s' * (found.tasks > 1)}: bars join methods that do not differ")
     axes.set_axis_off()
 
@@ -71,9 +70,8 @@ def draw_profile(axes: Axes, found: CostToLevel, all_of_them: Sequence[CostToLev
     for place, label in enumerate(found.labels):
         axes.plot(factors, shares[:, place], drawstyle="steps-post", label=label, **style_at(place))
     decades(axes, 1.0, float(factors[-1]))
-    axes.set_ylim(-0.02, 1.04)
+    axes.set(ylim=(-0.02, 1.04), xlabel=f"{found.axis}, as a multiple of the best method's")
     axes.set_title(f"Performance profile: {found.axis}")
-    axes.set_xlabel(f"{found.axis}, as a multiple of the best method's")
     if found is all_of_them[0]:
         axes.set_ylabel("share that reached the level")
 

@@ -22,7 +22,7 @@ from fedbo.figures.cells import SHADES
 from fedbo.figures.curves import label_panel, line, value_label
 from fedbo.figures.layout import FigurePanel, PlotError, Sheet, arrange, row_labels
 from fedbo.figures.plot import View, write
-from fedbo.figures.style import FAINT, INK, LINES, band_entry, entries, rows_only, styles, time_label
+from fedbo.figures.style import FAINT, INK, LINES, band_entry, entries, rows_only, styles
 from fedbo.lab.fork.result import BEST, COSTS, Fork, ForkEffect
 from fedbo.objectives.base import Metric
 
@@ -97,8 +97,7 @@ def _draw_ways(axes: Axes, fork: Fork, cell: int) -> Sequence[Artist]:
     low, high = float(np.nanmin(np.concatenate(seen))), float(np.nanmax(np.concatenate(seen)))
     margin = 0.06 * (high - low or 1.0)
     axes.set_ylim(low - margin, high + margin)
-    label_panel(axes, f"Best {metric.name} against time", time_label(fork.original))
-    axes.set_ylabel(value_label(metric))
+    label_panel(axes, f"Best {metric.name} against time", fork.original.study.timing.in_words, value_label(metric))
     return ()
 
 
@@ -115,7 +114,7 @@ def _draw_gap(axes: Axes, fork: Fork, cell: int) -> Sequence[Artist]:
             options = _line_of(fork, label) | ({"color": _shade(fork, place)} if len(fork.branches) > 1 else {})
             axes.fill_between(x, mean - half, mean + half, color=options["color"], alpha=0.16, linewidth=0)
             axes.plot(x, mean, **options)
-    return _label_effect(axes, fork, metric, "Effect over time", time_label(fork.original))
+    return _label_effect(axes, fork, metric, "Effect over time", fork.original.study.timing.in_words)
 
 
 def _draw_effects(axes: Axes, fork: Fork, effects: Sequence[ForkEffect]) -> Sequence[Artist]:
@@ -128,7 +127,9 @@ def _draw_effects(axes: Axes, fork: Fork, effects: Sequence[ForkEffect]) -> Sequ
         colour, marker = known[label]["color"], _line_of(fork, label)["marker"]
         axes.fill_between(times, ends[:, 0], ends[:, 1], color=colour, alpha=0.16, linewidth=0)
         axes.plot(times, mean, color=colour, linestyle=known[label]["linestyle"], marker=marker, markersize=4.5)
-    return _label_effect(axes, fork, metric, "Final effect by time of the fork", f"{time_label(fork.original)} of the fork")
+    return _label_effect(
+        axes, fork, metric, "Final effect by time of the fork", f"{fork.original.study.timing.in_words} of the fork"
+    )
 
 
 def _draw_costs(axes: Axes, fork: Fork, effects: Sequence[ForkEffect]) -> Sequence[Artist]:
@@ -145,19 +146,16 @@ def _draw_costs(axes: Axes, fork: Fork, effects: Sequence[ForkEffect]) -> Sequen
         axes.plot([ratio], [rows.index(effect.fact) + beside], marker=options["marker"], color=shade, markersize=5.5)
     axes.axvline(1.0, color=FAINT, linewidth=0.8)
     low, high = axes.get_xlim()
-    axes.set_xlim(min(low, 0.9), max(high, 1.1))
-    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set(xlim=(min(low, 0.9), max(high, 1.1)), ylim=(len(rows) - 0.4, -0.6))
+    axes.set(title="Effect on costs", xlabel="ratio to the original run, mean over replicates")
     row_labels(axes, [COSTS[fact] for fact in rows])
     rows_only(axes)
-    axes.set_title("Effect on costs")
-    axes.set_xlabel("ratio to the original run, mean over replicates")
     return ()
 
 
 def _label_effect(axes: Axes, fork: Fork, metric: Metric, title: str, unit: str) -> Sequence[Artist]:
     axes.axhline(0.0, color=FAINT, linewidth=0.8)
-    label_panel(axes, title, unit)
-    axes.set_ylabel(f"difference of best {metric.name}\n({'below' if metric.sign < 0 else 'above'} 0 is better)")
+    label_panel(axes, title, unit, f"difference of best {metric.name}\n({'below' if metric.sign < 0 else 'above'} 0 is better)")
     return [band_entry(BAND)] if fork.original.study.study.replicates > 1 else []
 
 

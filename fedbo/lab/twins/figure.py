@@ -51,6 +51,5 @@ def _draw(axes: Axes, times: CensoredTimes, world: FittedWorld, unit: str) -> Se
     axes.set_yscale("log")
     axes.set_ylim(max(0.5 / len(ordered), 1e-4), 1.2)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    label_panel(axes, "", f"duration of an evaluation{unit}")
-    axes.set_ylabel("share that lasts longer")
+    label_panel(axes, "", f"duration of an evaluation{unit}", "share that lasts longer")
     return shown

@@ -77,8 +77,7 @@ def _draw_moments(axes: Axes, why: Why) -> Sequence[Artist]:
                 ha="right" if late else "left",
             )
     axes.set_ylim(-0.03, 1.03)
-    label_panel(axes, "When was it decided?", why.time)
-    axes.set_ylabel("probability of a bad end")
+    label_panel(axes, "When was it decided?", why.time, "probability of a bad end")
     return ()
 
 
@@ -107,12 +106,9 @@ def _draw_shares(axes: Axes, why: Why) -> Sequence[Artist]:
 
 
 def _label_rows(axes: Axes, names: Sequence[str], title: str, unit: str) -> None:
-    axes.set_xlim(-0.03, 1.03)
-    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.set(title=title, xlabel=unit, xlim=(-0.03, 1.03), ylim=(len(names) - 0.4, -0.6))
     row_labels(axes, list(names))
     rows_only(axes)
-    axes.set_title(title)
-    axes.set_xlabel(unit)
 
 
 def why_section(result: Result, moving: Mapping[RunKey, str]) -> Markup:

@@ -94,7 +94,7 @@ class TimingTable(Table):
     clock: Literal["virtual", "wall"] = "virtual"
     """Virtual time, or real seconds (dedicated or packed hosting only)."""
     unit: Annotated[str, Field(min_length=1, max_length=30)] | None = None
-    """Name of the unit of virtual time, such as "min", on the axes of figures."""
+    """Name of the unit of virtual time, such as "min", in figures and tables."""
     evaluation: TimingModel = TimingModel.model_construct(model="constant", mean=1.0)
     """Duration of an evaluation."""
     speed: SpeedTable = SpeedTable.model_construct(factors=[1.0])

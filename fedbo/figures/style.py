@@ -137,7 +137,7 @@ def rows_only(axes: Axes) -> None:
 
 def grey(rgb: Sequence[float]) -> float:
     """Return the grey, from 0 to 1, that is as bright as a colour."""
-    return float(np.power(rgb, GAMMA) @ (0.2126, 0.7152, 0.0722)) ** (1 / GAMMA)
+    return float((np.power(rgb, GAMMA) @ (0.2126, 0.7152, 0.0722)) ** (1 / GAMMA))
 
 
 @cache
@@ -146,7 +146,7 @@ def on_dark(colour: Any) -> Any:
     *rgb, alpha = to_rgba(colour)
     if not alpha:
         return "none"  # else the opacity of an artist would make it seen
-    if known := DARK.get(to_hex(rgb)):
+    if known := DARK.get(to_hex(tuple(rgb))):
         return to_rgba(known, alpha)
     hue, _, saturation = rgb_to_hls(*rgb)
     shades = [hls_to_rgb(hue, step / 100, saturation) for step in range(101)]

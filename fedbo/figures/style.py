@@ -146,7 +146,7 @@ def on_dark(colour: Any) -> Any:
     *rgb, alpha = to_rgba(colour)
     if not alpha:
         return "none"  # else the opacity of an artist would make it seen
-    if known := DARK.get(to_hex(tuple(rgb))):
+    if known := DARK.get(to_hex(colour)):
         return to_rgba(known, alpha)
     hue, _, saturation = rgb_to_hls(*rgb)
     shades = [hls_to_rgb(hue, step / 100, saturation) for step in range(101)]

@@ -59,7 +59,7 @@ LINES = {
     "objectives/synthetic": 675,
     "objectives/tasks": 1789,
     "objectives/typed_spaces": 922,
-    "optuna": 561,
+    "optuna": 570,
     "privacy": 3208,
     "settings": 1985,
     "sites": 6547,
@@ -70,11 +70,11 @@ LINES = {
     "surrogates/compiled": 2933,
     "templates": 1,
     "testing": 907,
-    "tuning": 2965,
+    "tuning": 2980,
     "workers": 2459,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 88083, "no room": 45514, "modules": 611}
+MOST = {"all": 88107, "no room": 45514, "modules": 611}
 
 
 @cache

@@ -118,6 +118,7 @@ def _files(root: Path) -> list[Path]:
 RAY_SHELLS = {
     "fedbo/workers/ray_pool.py",
     "fedbo/actors/late_ray.py",
+    "fedbo/actors/nodes.py",
     "fedbo/actors/remote.py",
     "fedbo/actors/supervision.py",
     "fedbo/coordinator/runtime/actor.py",

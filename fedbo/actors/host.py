@@ -19,6 +19,7 @@ from fedbo.actors.storage.printed import keep_printed
 from fedbo.actors.storage.run_folder import Superseded
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task, reported_stopping
 from fedbo.actors.threads import blas_threads
+from fedbo.objectives.typed_spaces.reports import EvaluationMoved
 from fedbo.settings.own_code import CodeError, code_error, exits_as_errors, note_step
 from fedbo.settings.rooms import optional
 from fedbo.settings.trust import admit_same
@@ -30,6 +31,8 @@ Reports = StepReports | list[StepReport]
 
 class Host:
     """Some agents of a run in one process, which share nothing else. Without a config nothing is written."""
+
+    leaves: Callable[[], bool] | None = None  # in a process that another one replaces, whether its node leaves
 
     def __init__(self) -> None:
         blas_threads().limit(limits=1)
@@ -60,7 +63,7 @@ class Host:
             delay = self._delay if config.real else None
             evaluator = Evaluator(task.policy, config.real, storage.log, delay, config.recorded)
             evaluator.isolate(config.isolate, config.patience)
-            evaluator.counted = config.counted
+            evaluator.counted, evaluator.leaves = config.counted, self.leaves
             evaluator.stopping = reported_stopping(task, config.folder.path)
             if task.calls_user_code:
                 evaluator.printed = partial(keep_printed, config.folder.path)
@@ -161,6 +164,8 @@ class Host:
             return None
         try:
             return self._step(request)
+        except EvaluationMoved:
+            os._exit(0)  # what counts is on disk, and whoever waits for this process starts another one
         except EvaluationError as error:
             failure: str | CodeError | None = str(error)
         except Exception as error:

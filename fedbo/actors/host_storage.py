@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +32,7 @@ class HostConfig(NamedTuple):
     - `isolate`: other evaluations run in a separate process, which may crash.
     - `patience`: real seconds after which that process is killed.
     - `counted`: see `Evaluator`.
+    - `labels`: those of the nodes of Ray on which evaluations run.
     """
 
     folder: RunFolder
@@ -44,6 +45,7 @@ class HostConfig(NamedTuple):
     isolate: bool = False
     patience: float | None = None
     counted: Callable[[int], None] | None = None
+    labels: Mapping[str, str] = {}
 
 
 class AgentCheckpoint(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from fedbo.actors.host import Host
 from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.hosts import Hosts, no_ends
 from fedbo.actors.late_ray import actor_losses, ray
+from fedbo.actors.nodes import LASTING, spread_over, this_node_leaves
 from fedbo.actors.population import Commit, CommitColumns
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 from fedbo.actors.unsent import Ends, Unsent
@@ -40,6 +41,7 @@ class HostActor(Host):
     """A host as a Ray actor, which a coordinator on the same machine may call through a channel."""
 
     _connection: socket.socket
+    leaves = staticmethod(this_node_leaves)
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,6 +76,7 @@ class RemoteHost:
     - `process`: id of its process in real time (0: killed).
     - `life`: number of processes that it has had before.
     - `deaths`: deaths of its process since an agent last finished a step.
+    - `leaves`: whether its node leaves, so that it begins nothing more and is replaced.
     - `channel`: the channel to call it through, if it has one.
     """
 
@@ -89,6 +92,7 @@ class RemoteHost:
     process: int = 0
     life: int = 0
     deaths: int = 0
+    leaves: bool = False
     channel: Channel | None = None
 
     @property
@@ -296,7 +300,7 @@ class RayHosts(Hosts):
         """Return the known optimum of every agent's objective."""
         return _merged(got([host.call("best_values") for host in self.remote]))
 
-    def abandon(self) -> None:
+    def abandon(self, patience: float = 0.0) -> None:
         """Do nothing: in virtual time no step is under way when a run ends, and one without its hosts begins again."""
 
     def _send(self, host: RemoteHost, wanted: int = -1) -> None:
@@ -318,10 +322,10 @@ class RayHosts(Hosts):
                 self._reports.put(report for report in reports if report.lease == self._given[report.agent])
 
 
-def start_hosts(count: int) -> list[Any]:
-    """Start `count` host actors, spread over the cluster; each can be held or slowed down while it works."""
+def start_hosts(count: int, labels: Mapping[str, str] | None = None) -> list[Any]:
+    """Start host actors, spread over nodes with these labels; without (None) they evaluate nothing and need nodes that last."""
     declared: Any = ray.remote(concurrency_groups={"control": 1})(HostActor)  # type: ignore[call-overload]
-    remote: Callable[..., Any] = declared.options(num_cpus=0, scheduling_strategy="SPREAD").remote
+    remote: Callable[..., Any] = declared.options(num_cpus=0, **(LASTING if labels is None else spread_over(labels))).remote
     hosts = [remote() for _ in range(count)]
     for host in hosts:
         host.collect_rarely.remote()

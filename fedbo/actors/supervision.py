@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.hosts import News, WallClockState, raise_if_failed
 from fedbo.actors.late_ray import HOST_DEATHS, actor_losses, ray
+from fedbo.actors.nodes import leaving, nodes_of
 from fedbo.actors.remote import HostLost, RayHosts, RemoteHost, got, start_hosts
 from fedbo.actors.task import StepReport, StepRequest, Task
 from fedbo.actors.unsent import Ends, Unsent
@@ -59,7 +60,7 @@ class HostProcesses:
         """Replace a process that died unexpectedly; RuntimeError when that happens repeatedly."""
         host.calls.clear()
         host.buffer = Unsent()
-        host.deaths += 1
+        host.deaths += not host.leaves  # else its node is gone, as announced
         if host.deaths == HOST_DEATHS:
             agents = ", ".join(map(str, host.numbers[:5]))
             remedy = "set [evaluation] memory_limit or time_limit, so that each evaluation runs in its own process"
@@ -74,7 +75,7 @@ class HostProcesses:
         ray.kill(host.handle)  # for the case that it can only not be reached
         host.handle, self._spare = self._spare, self._start_spare()
         host.life += 1
-        host.process = 1
+        host.process, host.leaves = 1, False
         host.calls.append(host.handle.begin.remote(time.time() - (time.monotonic() - self._begun)))  # by the time of day now
         config = self._config._replace(life=host.life)
         loaded = host.handle.load.remote(self._task, host.numbers, config, host.place)
@@ -85,9 +86,27 @@ class HostProcesses:
                     host.calls.append(call.remote(agent, wanted[agent]))
         return loaded
 
+    def leave(self, nodes: Collection[str], hosts: Sequence[RemoteHost]) -> list[RemoteHost]:
+        """Replace the hosts on nodes that leave, once they have ended the evaluation in progress; return those replaced."""
+        spare, *places = nodes_of([self._spare, *(host.handle for host in hosts)])
+        if spare in nodes:
+            ray.kill(self._spare)
+            self._spare = self._start_spare()
+        left = list[RemoteHost]()
+        for host, place in zip(hosts, places, strict=True):
+            if place not in nodes or not host.process:
+                continue
+            if not host.leaves:
+                concurrently(host.handle.halt).remote()  # it begins nothing more
+                host.leaves = True
+            elif not host.calls:
+                self.restart(host)
+                left.append(host)
+        return left
+
     def _start_spare(self) -> Any:
         """Start a process that has imported all that the task needs."""
-        (spare,) = start_hosts(1)
+        (spare,) = start_hosts(1, None if self._task.policy.overlaps else self._config.labels)
         spare.load.remote(self._task, [])
         return spare
 
@@ -138,12 +157,14 @@ class SupervisedHosts(RayHosts):
 
     def ready(self, timeout: float) -> News:
         """Return the reports of calls that end within `timeout` seconds, and the agents whose process was found dead."""
+        reports, dead = list[StepReport](), list[int]()
+        if not self._overlaps and (nodes := leaving()):  # where evaluations overlap, a host has none
+            dead += [agent for host in self._processes.leave(nodes, self.remote) for agent in host.numbers]
         calls = {call: host for host in self.remote for call in host.calls}
         if not calls:
             time.sleep(max(timeout, 0))
-            return News([], [])
+            return News([], dead)
         done, _ = ray.wait(list(calls), num_returns=1, timeout=max(timeout, 0))
-        reports, dead = list[StepReport](), list[int]()
         for call in done:
             host = calls[call]
             try:
@@ -175,15 +196,15 @@ class SupervisedHosts(RayHosts):
         """Slow an agent's evaluations down by a factor."""
         self._processes.slow(self._host_of(agent), agent, factor)
 
-    def abandon(self) -> None:
+    def abandon(self, patience: float = _HALT_TIMEOUT) -> None:
         """Halt all work, and replace dead processes and those that still evaluate, so that their agents can write their rows.
 
-        An evaluation in an agent's own process cannot be interrupted otherwise. Its result is dropped.
+        An evaluation in an agent's own process cannot be interrupted otherwise. After `patience` seconds its result is dropped.
         """
         for host in self.remote:
             concurrently(host.handle.halt).remote()
         calls = [] if self._overlaps else [call for host in self.remote for call in host.calls]
-        running = set(ray.wait(calls, num_returns=len(calls), timeout=_HALT_TIMEOUT)[1] if calls else ())
+        running = set(ray.wait(calls, num_returns=len(calls), timeout=patience)[1] if calls else ())
         over = [host for host in self.remote if running.intersection(host.calls) or _is_dead(host)]
         for host in over:
             host.calls.clear()

@@ -10,15 +10,16 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from fedbo.actors.late_ray import ray
+from fedbo.actors.nodes import grows, nodes_with
 from fedbo.execution.head import ADDRESSES, Head, no_answer
-from fedbo.execution.hosts import faults_of_hosts, living
+from fedbo.execution.hosts import HostWatch, faults_of_hosts, living
 from fedbo.execution.wheel import build_wheel
 from fedbo.settings.errors import FedboError
 
@@ -44,20 +45,25 @@ class Cluster:
     - `address`: address of the cluster; None starts a Ray on this machine.
     - `package`: "wheel" installs the package on the hosts for the job; "image" expects it there.
     - `plugins`: plug-ins that every host must have, with their distributions and versions.
+    - `labels`: those of the nodes on which evaluations run.
     """
 
     address: str | None = None
     package: Package = "wheel"
     plugins: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 _users: list[Cluster] = []  # those for whom this process has connected itself
 
 
 @contextmanager
-def connected(to: Cluster, cpus: int, folder: Path, note: Callable[[str], None] = lambda words: None) -> Iterator[Head]:
+def connected(
+    to: Cluster, cpus: int, folder: Path, note: Callable[[str], None] = lambda words: None
+) -> Iterator[Callable[[], None]]:
     """Connect this process to a cluster, unless it is connected, and disconnect in the end; hosts must see `folder`.
 
+    Yields a check to call repeatedly, which raises HeadLostError, or ClusterError for a host that has joined meanwhile.
     `note` is called with a line before that. ClusterError when the cluster cannot be reached, refuses the token or has fewer
     CPUs than `cpus`, or when one of its hosts has other versions or does not see the folder. The last of several threads
     disconnects.
@@ -65,11 +71,20 @@ def connected(to: Cluster, cpus: int, folder: Path, note: Callable[[str], None] 
     with _connection(to, cpus, note):
         head = Head(str(getattr(ray.get_runtime_context(), "gcs_address", "")))  # a client is not told it
         have = int(ray.cluster_resources().get("CPU", 0))  # type: ignore[no-untyped-call]
-        if have < cpus:  # an actor that is never scheduled would be waited for without end
+        if have < cpus and not grows():  # an actor that is never scheduled would be waited for without end
             raise ClusterError(f"[hosting] workers = {cpus}: the Ray cluster has {have} CPUs; set at most {have}")
         if to.address is not None:
             check_hosts(folder, to.plugins, head)
-        yield head
+            if to.labels and not nodes_with({}, to.labels) and not grows():
+                words = "no host of the Ray cluster has these; see `ray list nodes`"
+                raise ClusterError(f"[hosting] labels = {dict(to.labels)}: {words}")
+        with nullcontext() if to.address is None else closing(HostWatch(folder, to.plugins)) as watch:
+
+            def check() -> None:
+                head.check()
+                _refuse([] if watch is None else watch.wrong())
+
+            yield check
 
 
 @contextmanager
@@ -230,9 +245,12 @@ def connection_error(place: str, error: BaseException) -> str:
 
 def check_hosts(folder: Path, plugins: Mapping[str, str], head: Head) -> None:
     """Check that every host has this process's versions and plug-ins, and sees the folder; ClusterError names others."""
-    lacking = faults_of_hosts(folder, plugins, head)
-    if wrong := [f"host {host}: {fault}" for host, faults in lacking for fault in faults]:
-        raise ClusterError("; ".join(wrong))
+    _refuse([(host, fault) for host, faults in faults_of_hosts(folder, plugins, head) for fault in faults])
+
+
+def _refuse(wrong: Sequence[tuple[str, str]]) -> None:
+    if wrong:
+        raise ClusterError("; ".join(f"host {host}: {fault}" for host, fault in wrong))
 
 
 def lacking(address: str, folder: Path, more: Callable[[], list[str]]) -> list[tuple[str, list[str]]]:

@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from fedbo.actors.late_ray import ray
+from fedbo.actors.nodes import announce_leaving
 from fedbo.execution.directory import versions
 from fedbo.execution.head import LOOKED_EVERY, Head
 from fedbo.execution.wheel import fingerprint
+from fedbo.settings.logs import say
 from fedbo.settings.plugins import used
+from fedbo.settings.shown import shown
 
 _INSTALL_TIMEOUT = 180.0  # seconds that hosts have to install the wheel and start a process
+LEAVES = "leave-"  # how a file begins that announces that a host leaves
 _SHARE_TIMEOUT = 5.0  # seconds until a new file shows on every host's view of a shared folder
 
 
@@ -35,20 +39,78 @@ def faults_of_hosts(
 def _asked(mark: str, plugins: tuple[str, ...], head: Head, more: Callable[[], list[str]]) -> Iterator[tuple[str, Any]]:
     """Yield every living host with its facts, or with its error."""
     nodes = living()
-    ask = ray.remote(num_cpus=0, max_retries=0)(_host_facts)
-    on_node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-    calls = {node: ask.options(scheduling_strategy=on_node(node, soft=False)).remote(mark, plugins, more) for node in nodes}
+    calls = {node: _ask(node, mark, plugins, more) for node in nodes}
     until, left = time.monotonic() + _INSTALL_TIMEOUT, list(calls.values())
     while left and time.monotonic() < until:
         head.check()
         _, left = ray.wait(left, num_returns=len(left), timeout=LOOKED_EVERY)
     present = living()
     for node, call in calls.items():
-        try:
-            yield nodes[node], ray.get(call, timeout=0)
-        except Exception as error:
-            if node in present:  # else it has left the cluster meanwhile
-                yield nodes[node], error
+        if not isinstance(found := _facts(call), Exception) or node in present:  # else it has left the cluster meanwhile
+            yield nodes[node], found
+
+
+def _ask(node: str, *what: Any) -> Any:
+    """Ask a host for its facts, and return the reference of its answer."""
+    ask = ray.remote(num_cpus=0, max_retries=0)(_host_facts)
+    on_node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+    return ask.options(scheduling_strategy=on_node(node, soft=False)).remote(*what)
+
+
+class HostWatch:
+    """Watches the hosts of a cluster during a run: those that join later are asked as the first ones were.
+
+    A file `leave-HOST` in `folder`, or in the one above it, announces to Ray that a host leaves.
+    """
+
+    def __init__(self, folder: Path, plugins: Mapping[str, str]) -> None:
+        self._folder, self._plugins, self._known = folder, tuple(plugins), set(living())
+        self._ours = {**versions(), **plugins, "package": fingerprint()}
+        self._asked, self._announced = dict[str, tuple[str, Path, Any]](), dict[Path, Any]()
+        self._looked = time.monotonic()
+
+    def wrong(self) -> list[tuple[str, str]]:
+        """Look now and then; return what hosts lack that have joined meanwhile, each with its address."""
+        if time.monotonic() - self._looked < LOOKED_EVERY:
+            return []
+        self._looked = time.monotonic()
+        self._announce()
+        for node, address in living().items() if ray.is_initialized() else ():
+            if node not in self._known:
+                mark = self._folder / f".seen-{os.urandom(4).hex()}"
+                mark.touch()
+                self._asked[node] = address, mark, _ask(node, str(mark), self._plugins, list)
+                self._known.add(node)
+        found = list[tuple[str, str]]()
+        for node, (address, mark, call) in list(self._asked.items()):
+            if ray.wait([call], timeout=0)[0]:
+                mark.unlink(missing_ok=True)
+                del self._asked[node]
+                if node in living():  # else it has left meanwhile
+                    found += [(address, fault) for fault in host_problems(_facts(call), self._ours, self._folder)]
+        return found
+
+    def close(self) -> None:
+        """Remove the files by which hosts are asked."""
+        for _, mark, _ in self._asked.values():
+            mark.unlink(missing_ok=True)
+
+    def _announce(self) -> None:
+        """Tell Ray which hosts leave, by the files, and print what comes of it."""
+        for path in {*self._folder.glob(f"{LEAVES}*"), *self._folder.parent.glob(f"{LEAVES}*")} - self._announced.keys():
+            self._announced[path] = ray.remote(num_cpus=0)(announce_leaving).remote(path.name.removeprefix(LEAVES))
+        for path, call in self._announced.items():
+            if call is not None and ray.wait([call], timeout=0)[0]:
+                self._announced[path], found = None, _facts(call)
+                wrong = [" ".join(str(found).split())[:300]] if isinstance(found, Exception) else found
+                say(shown("; ".join([f"{path}: {fault}" for fault in wrong] or [f"{path}: its agents move to other hosts"])))
+
+
+def _facts(call: Any) -> Any:
+    try:
+        return ray.get(call, timeout=0)
+    except Exception as error:
+        return error
 
 
 def living() -> dict[str, str]:

@@ -44,6 +44,7 @@ def runs(study: Study, parts: Path) -> list[Run]:
             hosts=study.hosting.hosts(task.problem.n_agents),
             isolate=study.hosting.isolate or study.hosting.patience is not None,
             patience=study.hosting.patience,
+            labels=study.hosting.labels,
             until=math.inf if cell.study.budget.time is None else cell.study.budget.time,
             seconds=study.recovery.seconds,
             events=study.recovery.events,

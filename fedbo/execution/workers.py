@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fedbo.actors.late_ray import COORDINATOR_LOSSES, WHY_ONE_DIES, actor_losses, ray
+from fedbo.actors.nodes import NodeLeavesError
 from fedbo.coordinator.runtime.actor import Coordinator, Run, RunProgress, RunSummary, WarmupRun, start_coordinators
 from fedbo.execution.cluster import Cluster, ClusterError, connected
-from fedbo.execution.head import Head
 from fedbo.study.files import distributions
 from fedbo.study.study import Study
 
@@ -47,9 +47,9 @@ def job_runner(study: Study, folder: Path, note: Callable[[str], None] = lambda 
     count = (hosting.workers or 1) if inline else 1
     import fedbo.execution.compiling  # noqa: F401  # else every process would compile it, all at once
 
-    cluster = Cluster(hosting.address, hosting.package, distributions(study))
-    with connected(cluster, count if inline else 1, folder, note) as head:
-        yield CoordinatorActors(count, 1.0 if inline else 0.0, head)
+    cluster = Cluster(hosting.address, hosting.package, distributions(study), hosting.labels)
+    with connected(cluster, count if inline else 1, folder, note) as check:
+        yield CoordinatorActors(count, 1.0 if inline else 0.0, check, hosting.labels if inline else None)
 
 
 class _CallLost(Exception):
@@ -100,6 +100,9 @@ class ActorPool:
                     if future in lost:
                         raise _CallLost
                     yield _result(future)
+                except NodeLeavesError:
+                    actor = self._replace(actor)
+                    waiting.appendleft(number)
                 except losses:  # another one resumes from its parts and snapshots on disk
                     actor, left[number] = self._replace(actor), left[number] - 1
                     if left[number]:
@@ -187,8 +190,8 @@ class InProcess:
 class CoordinatorActors:
     """Coordinators that are Ray actors; each takes the next job when it finishes one."""
 
-    def __init__(self, count: int, cpus: float, head: Head) -> None:
-        self._pool = ActorPool(lambda: start_coordinators(1, cpus)[0], count, COORDINATOR_LOSSES, head.check)
+    def __init__(self, count: int, cpus: float, check: Callable[[], None], labels: Mapping[str, str] | None) -> None:
+        self._pool = ActorPool(lambda: start_coordinators(1, cpus, labels)[0], count, COORDINATOR_LOSSES, check)
 
     def carry_out(
         self, jobs: Sequence[Job], interrupted: Interrupted, on_progress: OnProgress, ended: list[RunSummary]

@@ -178,6 +178,8 @@ def _hosting(study: StudyTables) -> Iterator[SettingError]:
             ("hosting", "address"),
             "has no effect: inline hosting without workers does not start Ray; set workers, or remove it",
         )
+    if hosting.labels and hosting.address is None:
+        yield SettingError(("hosting", "labels"), "have no effect: without an address Ray has one node; set it, or remove them")
 
 
 def _single_evaluations(study: StudyTables) -> Iterator[SettingError]:

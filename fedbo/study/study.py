@@ -169,6 +169,8 @@ def _hosted_anew(document: Document, changed: Sequence[Loc]) -> Document:
     idle = {"workers"} if hosting.get("kind") == "dedicated" else set[str]()
     if hosting.get("kind", "inline") == "inline" and not hosting.get("workers"):
         idle = {"address"}
+    if "address" in idle or any(loc == ("hosting", "address") for loc in changed) and hosting.get("address") in (None, "local"):
+        idle |= {"labels"}
     return {**document, "hosting": {key: hosting[key] for key in hosting if key not in idle or ("hosting", key) in changed}}
 
 

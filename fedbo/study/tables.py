@@ -247,6 +247,8 @@ class HostingTable(Table):
     """Ray cluster: "auto", "HOST:PORT" or "ray://HOST:PORT". Default: "local", Ray on this machine."""
     package: Literal["wheel", "image"] = "wheel"
     """How hosts get fedbo: as a wheel of the installed one, or from their image."""
+    labels: dict[str, str] = Field(default_factory=dict)
+    """Labels of the Ray nodes that evaluate, such as { "ray.io/market-type" = "spot" }."""
     isolate: bool = False
     """Whether each evaluation runs in its own process, whose death is a failed evaluation."""
     patience: Annotated[float, Field(gt=0)] | None = None

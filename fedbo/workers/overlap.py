@@ -73,7 +73,7 @@ def overlapping_evaluations(
         from fedbo.workers.ray_pool import Limits, RayPool  # Ray is not imported where nothing runs on it
 
         limits = Limits(str(folder), policy.time_limit, policy.memory_limit, rules)
-        pool = RayPool(agent.objective, policy, agent.number, limits, halted, config.dispatcher)
+        pool = RayPool(agent.objective, policy, agent.number, limits, halted, config.dispatcher, config.labels)
     return AsyncEvaluations(task, pool, log, clock, policy.failure == "stop" and not config.recorded, rules)
 
 

@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 from fedbo.actors.evaluation.evaluator import Evaluator
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.late_ray import MACHINE_LOSSES, ray
+from fedbo.actors.nodes import LASTING, grows, nodes_with, spread_over, this_node_leaves
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.actors.storage.printed import keep_printed
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Objective
+from fedbo.objectives.typed_spaces.reports import EvaluationMoved
 from fedbo.settings.interrupts import mark_interrupts
 from fedbo.settings.trust import WithCode
 
@@ -42,16 +44,19 @@ def _evaluator(limits: Limits) -> Evaluator:
             other.close()
         _evaluators.clear()
         _evaluators[limits] = Evaluator(Policy(time_limit=limits.seconds, memory_limit=limits.memory), real=True)
-        _evaluators[limits].stopping = limits.stopping
+        _evaluators[limits].stopping, _evaluators[limits].leaves = limits.stopping, this_node_leaves
         _evaluators[limits].printed = partial(keep_printed, Path(limits.run))
     return _evaluators[limits]
 
 
-def evaluate(objective: Objective, query: Query, streams: Streams, limits: Limits) -> EvaluationRecord:
-    """Run one evaluation in this process, or in a separate process if it has limits; its times are those of `time.time`."""
+def evaluate(objective: Objective, query: Query, streams: Streams, limits: Limits) -> EvaluationRecord | None:
+    """Run one evaluation here, or in a separate process if it has limits, by `time.time`; None where it goes on elsewhere."""
     mark_interrupts()
     begun, since = time.time(), time.monotonic()
-    record = _evaluator(limits).evaluate(objective, query, streams)
+    try:
+        record = _evaluator(limits).evaluate(objective, query, streams)
+    except EvaluationMoved:
+        return None
     record.started, record.finished = begun, begun + time.monotonic() - since
     return record
 
@@ -66,7 +71,7 @@ def _task(on_gpu: bool) -> Any:
 def submitted(objective: Any, query: Query, streams: Streams, limits: Limits, options: Mapping[str, Any]) -> Any:
     """Submit one evaluation as a Ray task and return the reference of its result."""
     task = _task(options.get("num_gpus", 0.0) > 0)
-    return task.options(max_retries=0, scheduling_strategy="SPREAD", **options).remote(objective, query, streams, limits)
+    return task.options(max_retries=0, **options).remote(objective, query, streams, limits)
 
 
 class Dispatcher:
@@ -89,7 +94,7 @@ class Dispatcher:
         async with self._places[query.agent]:
             call = submitted(objective[0], *what)
             try:
-                record: EvaluationRecord = await call
+                record: EvaluationRecord | None = await call
                 return record
             except asyncio.CancelledError:
                 ray.cancel(call, force=True)
@@ -101,13 +106,13 @@ class Dispatcher:
 def start_dispatcher(parallel: int) -> Any:
     """Start a dispatcher. It ends, with its tasks, when no process holds a reference to it any more."""
     declared: Any = ray.remote(Dispatcher)
-    return declared.options(num_cpus=0, max_restarts=-1, max_concurrency=10_000).remote(parallel)
+    return declared.options(num_cpus=0, max_restarts=-1, max_concurrency=10_000, **LASTING).remote(parallel)
 
 
 class RayPool:
     """The evaluations of one agent of a run on a Ray cluster; `halted` returns whether to stop waiting.
 
-    Where agents have their own processes, a `dispatcher` submits the evaluations.
+    Where agents have their own processes, a `dispatcher` submits the evaluations. They run on nodes with the `labels`.
     """
 
     def __init__(
@@ -118,11 +123,13 @@ class RayPool:
         limits: Limits,
         halted: Callable[[], bool],
         dispatcher: Any = None,
+        labels: Mapping[str, str] = {},
     ) -> None:
         self._objective, self._halted, self._dispatcher = ray.put(WithCode(objective)), halted, dispatcher
         self._limits, wanted = limits, policy.wanted(agent)
         self._options = _options(wanted)
-        _check(agent, wanted, self._options)
+        _check(agent, wanted, self._options, labels)
+        self._options |= spread_over(labels)
         self._calls: dict[Any, tuple[Query, Streams, int]] = {}
 
     def start(self, query: Query, streams: Streams) -> None:
@@ -196,13 +203,11 @@ def _options(wanted: Mapping[str, float]) -> dict[str, Any]:
     return {**options, "resources": own} if own else options
 
 
-def _check(agent: int, wanted: Mapping[str, float], options: Mapping[str, Any]) -> None:
+def _check(agent: int, wanted: Mapping[str, float], options: Mapping[str, Any], labels: Mapping[str, str] = {}) -> None:
     """Raise ValueError if no machine of the cluster has the resources, since Ray would wait for them forever."""
     needed = {"CPU": options["num_cpus"], "GPU": options.get("num_gpus", 0.0), "memory": options.get("memory", 0.0)}
     needed |= options.get("resources", {})
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
-    if not any(all(node.get(name, 0.0) >= amount for name, amount in needed.items()) for node in nodes):
+    if not nodes_with(needed, labels) and not grows():
         asked = ", ".join(f"{name} = {amount:g}" for name, amount in (dict(wanted) or needed).items())
-        raise ValueError(
-            f"agent {agent}: [evaluation] resources {asked}: no host of the Ray cluster has these resources; request less"
-        )
+        asked += f" and [hosting] labels {dict(labels)}" if labels else ""
+        raise ValueError(f"agent {agent}: [evaluation] resources {asked}: no host of the Ray cluster has these; request less")

@@ -73,7 +73,7 @@ def lose_calls(monkeypatch: pytest.MonkeyPatch, seed: int, share: float) -> None
     draws = random.Random(seed)
     for module in (remote, actor):
         monkeypatch.setattr(module, "ray", LossyRay(draws))
-    monkeypatch.setattr(actor, "start_hosts", lambda count: [LossyHost(draws, share) for _ in range(count)])
+    monkeypatch.setattr(actor, "start_hosts", lambda count, labels: [LossyHost(draws, share) for _ in range(count)])
     monkeypatch.setattr(remote.RayHosts, "_connect", lambda self: None)
     monkeypatch.setattr(snapshots, "_CHECK", 0.0)
     monkeypatch.setattr(engine, "PROGRESS_INTERVAL", float("inf"))  # else draws depend on the clock

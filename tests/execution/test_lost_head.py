@@ -94,7 +94,7 @@ def test_a_head_that_answers_again_in_time_is_not_lost(monkeypatch: pytest.Monke
     Head("").check()
 
 
-ON_CLUSTER = {"kind": "packed", "workers": 2, "address": "10.0.0.1:6379"}
+ON_CLUSTER = {"kind": "packed", "workers": 2, "address": "10.0.0.1:6379", "labels": {"zone": "x"}}
 WITHOUT = (
     ["hosting.kind=inline", "hosting.workers=0"],
     ["hosting.address=local"],
@@ -106,12 +106,13 @@ WITHOUT = (
 
 @pytest.mark.parametrize("overrides", WITHOUT, ids=" ".join)
 def test_a_study_of_a_cluster_goes_on_without_it(overrides: list[str]) -> None:
-    assert _on_cluster(overrides).hosting.address is None
+    alone = _on_cluster(overrides).hosting
+    assert (alone.address, alone.labels) == (None, {})
 
 
 def test_a_study_of_a_cluster_goes_on_elsewhere_in_it() -> None:
     kept = _on_cluster(["hosting.kind=dedicated"]).hosting
-    assert (kept.kind, kept.workers, kept.address) == ("dedicated", None, "10.0.0.1:6379")
+    assert (kept.kind, kept.workers, kept.address, kept.labels) == ("dedicated", None, "10.0.0.1:6379", {"zone": "x"})
     assert _on_cluster(["hosting.workers=3"]).hosting.address == "10.0.0.1:6379"
 
 

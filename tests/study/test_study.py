@@ -53,7 +53,7 @@ def test_a_resolved_study_shows_its_defaults() -> None:
     shown = load_study(tables()).document()
     assert shown["timing"]["latency"] == {"model": "constant", "mean": 0.0}
     assert shown["algorithm"] == [{"name": "random", "label": "random", "queries": 1}]
-    assert shown["hosting"] == {"kind": "inline", "workers": 0, "package": "wheel", "isolate": False}
+    assert shown["hosting"] == {"kind": "inline", "workers": 0, "package": "wheel", "isolate": False, "labels": {}}
     assert shown["objective"] == {
         "name": "quadratic", "agents": 4, "dimensions": 2, "spread": 0.1, "noise": 0.0, "cost_spread": 0.0,
     }  # fmt: skip

@@ -25,6 +25,7 @@ NEVER: dict[str, set[str]] = {
             "hosting.address",
             "hosting.isolate",
             "hosting.kind",
+            "hosting.labels",
             "hosting.package",
             "hosting.patience",
             "hosting.workers",

@@ -39,12 +39,12 @@ FIXED = {
         *("sleeping._ABSENCE", "copies.COPY", "models.LOAD", "scaling.STARTED"),
     },
     "is a unit or a number of the system": {"ray_pool.MIB", "isolated.MIB", "atomic._SECTOR", "rows._LEAST_WIDTH"}
-    | {"children._PR_SET_PDEATHSIG"},
+    | {"children._PR_SET_PDEATHSIG", "nodes._PREEMPTION"},
     "waits for other machines or shows progress": {
         *("cluster._CONNECT_TIMEOUT", "hosts._INSTALL_TIMEOUT", "hosts._SHARE_TIMEOUT", "ray_pool._POLL"),
         *("workers._LOST_AFTER", "supervision._HALT_TIMEOUT", "head._PATIENCE", "head._TIMEOUT", "head.LOOKED_EVERY"),
         *("progress._ROWS", "progress._EVERY", "progress._RARER", "progress._SURE"),
-        *("command._PATIENCE", "run_watch._TRIES"),
+        *("command._PATIENCE", "run_watch._TRIES", "nodes._LOOKED_EVERY", "nodes._NO_DEADLINE", "actor._TO_END"),
     },
     "is a limit that a user is told": {
         *("messages._FEW_WORDS", "rows._SHARE_OF_MEMORY", "contained.LONGEST", "evaluate.LONGEST"),

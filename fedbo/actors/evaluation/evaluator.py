@@ -18,7 +18,7 @@ from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import LARGEST_VALUE, Objective, is_usable
 from fedbo.objectives.goals import Goals
 from fedbo.objectives.outcome import Outcome
-from fedbo.objectives.typed_spaces.reports import answered_by, reports_of
+from fedbo.objectives.typed_spaces.reports import EvaluationMoved, answered_by, moved_by, reports_of
 from fedbo.settings.own_code import ends_process
 from fedbo.settings.trust import ChangedCodeError
 
@@ -42,6 +42,7 @@ class Evaluator:
     - `ahead`: records by agent and number of evaluations that were made before their agent asked for them.
     - `counted`: called with the number of evaluations before they begin; it may raise.
     - `over`: whether no more evaluation begins; one that is not in the log raises NotMadeError then.
+    - `leaves`: returns whether the node of this process leaves, so that evaluations move once they have kept a checkpoint.
     - `printed`: called with the text that an evaluation printed, where objectives may run user code.
     """
 
@@ -59,6 +60,7 @@ class Evaluator:
         self.counted: Callable[[int], None] | None = None
         self.ahead: dict[tuple[int, int], EvaluationRecord] = {}
         self.over = False
+        self.leaves: Callable[[], bool] | None = None
         self._policy, self._real, self._log, self._delay, self._recorded = policy, real, log, delay, recorded
         self._again = policy.failure == "stop" and not recorded  # what stopped the run may have been mended
         limited = real and (policy.time_limit is not None or policy.memory_limit is not None)
@@ -121,8 +123,9 @@ class Evaluator:
 
     def _judged(self, objective: Objective, query: Query, streams: Streams) -> EvaluationRecord:
         judge = None if self.stopping is None else self.stopping.judge(query, streams)
+        asked = judge if judge is None or self.leaves is None else moved_by(judge, self.leaves)
         try:
-            with _UNJUDGED if judge is None else answered_by(judge):
+            with _UNJUDGED if asked is None else answered_by(asked):
                 # In real time its reports say how far it has come.
                 known = query.x, streams, query.pulls, None if self._real else query.fidelity
                 if self._isolated is not None:
@@ -130,7 +133,7 @@ class Evaluator:
                 else:
                     outcome = evaluate(objective, *known)
         except BaseException as error:  # a training script that is called as a function may end by sys.exit
-            if ends_process(error) or isinstance(error, ChangedCodeError):
+            if ends_process(error) or isinstance(error, ChangedCodeError | EvaluationMoved):
                 raise
             return query.failed(failure_text(error), Outcome(NAN, reports=reports_of(error)))
         value = outcome.value

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,6 +14,7 @@ from fedbo.actors.history import learn
 from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.hosts import Hosts, InlineHosts, LiveHosts, WallClockState
 from fedbo.actors.late_ray import HOST_LOSSES, WHY_ONE_DIES, ray
+from fedbo.actors.nodes import LASTING, NodeLeavesError, leaving, nodes_of, spread_over, this_node_leaves
 from fedbo.actors.pool_worker import PoolWorker, as_job
 from fedbo.actors.remote import HostLost, RayHosts, start_hosts
 from fedbo.actors.storage.checkpoint import read_checkpoint
@@ -39,14 +40,16 @@ from fedbo.settings.own_code import exits_as_errors
 from fedbo.settings.rooms import optional_or
 from fedbo.settings.trust import admit_same
 
+_TO_END = 0.7  # share of the time that a node has left in which evaluations may end; in the rest the run is saved
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
     """One run of a study: one cell of its sweep, one algorithm, one replicate. Its own folder is made in `folder`.
 
     It ends at the time `until`; a snapshot is made after so many `seconds`, and after so many `events` if set. Its agents live
-    in `hosts` Ray actors, or with their coordinator if that is 0. With `isolate` evaluations have a process of their own, which
-    is ended after `patience` real seconds. `budget` is that of the privacy room.
+    in `hosts` Ray actors, or with their coordinator if that is 0; evaluations run on nodes with these `labels`. With `isolate`
+    they have a process of their own, which is ended after `patience` real seconds. `budget` is that of the privacy room.
     """
 
     key: RunKey
@@ -61,6 +64,7 @@ class Run:
     seconds: float = 60.0
     events: int | None = None
     budget: Any = None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +109,16 @@ class RunSummary:
 
 
 class Coordinator(PoolWorker):
-    """A process that coordinates runs. Its host actors, if it has any, serve run after run."""
+    """A process that coordinates runs. Its host actors, if it has any, serve run after run.
 
-    def __init__(self) -> None:
+    One that `moves` saves its run when a node leaves on which it, or in virtual time one of its hosts, lives.
+    """
+
+    def __init__(self, moves: bool = False) -> None:
         blas_threads().limit(limits=1)
         self._progress = RunProgress()
-        self._stopped = self._stopped_early = False
+        self._stopped = self._stopped_early = self._leaves = False
+        self._moves = moves
         self.hosts: list[Any] = []
 
     @as_job
@@ -149,15 +157,24 @@ class Coordinator(PoolWorker):
         while True:
             queue = EventQueue()
             try:
-                return self._go_on(run, queue)
+                self._leaves = False
+                ended = self._go_on(run, queue)
+                if not ended.stopped or self._stopped or not self._leaves:
+                    return ended
+                if this_node_leaves():
+                    raise NodeLeavesError(f"{run.key}: the node of its coordinator leaves; the run is saved")
+                self._kill_hosts()  # they have written all; others begin elsewhere
             except HostLost as lost:  # begin again from the last snapshot, with hosts that live
-                for host in self.hosts:
-                    ray.kill(host)  # some may be alive
-                self.hosts = []
+                self._kill_hosts()  # some may be alive
                 left = HOST_LOSSES if queue.events > furthest else left - 1
                 furthest = max(furthest, queue.events)
                 if not left:
                     raise HostLost(f"{lost}; {HOST_LOSSES} times at the same point of the run; {WHY_ONE_DIES}") from lost
+
+    def _kill_hosts(self) -> None:
+        for host in self.hosts:
+            ray.kill(host)
+        self.hosts = []
 
     def _go_on(self, run: Run, queue: EventQueue) -> RunSummary:
         """Execute a run from its last snapshot, with the present hosts."""
@@ -192,7 +209,7 @@ class Coordinator(PoolWorker):
             raise
         self._note_progress(run, core, hosts)
         if isinstance(hosts, RayHosts):
-            hosts.abandon()
+            hosts.abandon(*([_TO_END * max(0.0, min(leaving().values()))] if self._leaves else []))
             self.hosts = hosts.actors
         best_values, targets = hosts.best_values(), core.rules.targets
         result = RunSummary(
@@ -215,8 +232,8 @@ class Coordinator(PoolWorker):
         core, queue, event_log, hosts = parts.core, parts.queue, parts.event_log, parts.hosts
         hooks = RunHooks(
             event_log.extend,
-            lambda: self._stopped,
-            lambda: self._note_progress(run, core, hosts),
+            lambda: self._stopped or self._leaves,
+            lambda: self._look_around(run, core, hosts),
             keep=lambda events: snapshots.tick(events, parts),
             every=run.events or 0,
             in_columns=True,
@@ -248,14 +265,22 @@ class Coordinator(PoolWorker):
         agents: Sequence[int] = range(run.task.problem.n_agents)
         lossy = any(isinstance(fault, Crash) and fault.state == "lost" for fault in run.environment.plan)
         config = HostConfig(snapshots.home, run.environment.is_real_time, lossy, snapshots.latest)
-        config = config._replace(isolate=run.isolate, patience=run.patience)
+        config = config._replace(isolate=run.isolate, patience=run.patience, labels=run.labels)
         if not run.hosts:
             return InlineHosts(run.task, agents, config)
         if len(self.hosts) != run.hosts:
-            self.hosts = start_hosts(run.hosts)
+            apart = run.environment.is_real_time and run.task.policy.overlaps
+            self.hosts = start_hosts(run.hosts, None if apart else run.labels)
         if run.environment.is_real_time:
             return SupervisedHosts(self.hosts, run.task, agents, config, live)
         return RayHosts(self.hosts, run.task, agents, config)
+
+    def _look_around(self, run: Run, core: Core, hosts: Hosts) -> None:
+        """Note the progress of a run, and whether it has to move."""
+        self._note_progress(run, core, hosts)
+        if self._moves and (nodes := leaving()):  # in real time hosts are replaced one by one
+            theirs = nodes_of(hosts.actors) if isinstance(hosts, RayHosts) and not run.environment.is_real_time else []
+            self._leaves = this_node_leaves() or not nodes.keys().isdisjoint(theirs)
 
     def _note_progress(self, run: Run, core: Core, hosts: Hosts) -> None:
         targets = core.rules.targets
@@ -266,7 +291,8 @@ class Coordinator(PoolWorker):
         self._progress = RunProgress(run.key, min(1.0, max(shares)), scores)
 
 
-def start_coordinators(count: int, cpus: float) -> list[Any]:
-    """Start `count` coordinator actors; each answers `progress` and `stop` while it runs."""
-    actor = ray.remote(Coordinator).options(num_cpus=cpus, max_concurrency=3, scheduling_strategy="SPREAD")
-    return [actor.remote() for _ in range(count)]
+def start_coordinators(count: int, cpus: float, labels: Mapping[str, str] | None = None) -> list[Any]:
+    """Start `count` coordinator actors, on nodes with these labels if they evaluate too; others (None) need nodes that last."""
+    place = LASTING if labels is None else spread_over(labels)
+    actor = ray.remote(Coordinator).options(num_cpus=cpus, max_concurrency=3, **place)
+    return [actor.remote(moves=True) for _ in range(count)]

@@ -28,6 +28,10 @@ class StoppedEarly(BaseException):
     """Ends an evaluation that continues to report after "stop"; no objective catches it by accident."""
 
 
+class EvaluationMoved(BaseException):
+    """Ends an evaluation whose node leaves, once its checkpoint is kept; it continues from there on another node."""
+
+
 _judge: ContextVar[Callable[[Any], Any] | None] = ContextVar("judge", default=None)  # of this thread's evaluation
 
 
@@ -39,6 +43,18 @@ def answered_by(judge: Callable[[Any], Any]) -> Iterator[None]:
         yield
     finally:
         _judge.reset(token)
+
+
+def moved_by(judge: Callable[[Any], Any], leaves: Callable[[], bool]) -> Callable[[Any], Any]:
+    """Return a judge that ends an evaluation at a checkpoint that it keeps while its node `leaves`."""
+
+    def judged(question: Report | Checkpoint) -> Any:
+        found = judge(question)
+        if isinstance(question, Checkpoint) and question.path is not None and leaves():
+            raise EvaluationMoved
+        return found
+
+    return judged
 
 
 def answer(question: Report | Checkpoint) -> Any:

@@ -26,10 +26,10 @@ def task_pool(kind: type[Any], plan: Any, count: int, on: Cluster, folder: Path)
     if not count and on.address is None:
         yield partial(_results_here, kind(plan))
         return
-    with connected(on, max(1, count), folder) as head:
+    with connected(on, max(1, count), folder) as check:
         # A second thread, because `stop` is called while `work` goes on.
         actor = ray.remote(kind).options(num_cpus=1, max_concurrency=2, scheduling_strategy="SPREAD")
-        pool = ActorPool(partial(actor.remote, plan), max(1, count), TABULATOR_DEATHS, head.check)
+        pool = ActorPool(partial(actor.remote, plan), max(1, count), TABULATOR_DEATHS, check)
         try:
             yield partial(pool.results, lambda actor, job: actor.work.remote(job))
         finally:

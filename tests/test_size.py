@@ -38,7 +38,7 @@ LINES = {
     "coordinator/kernel": 2999,
     "coordinator/logged": 746,
     "coordinator/runtime": 1118,
-    "execution": 2857,
+    "execution": 2862,
     "fast": 2623,
     "figures": 1710,
     "figures/kinds": 923,
@@ -71,10 +71,10 @@ LINES = {
     "templates": 1,
     "testing": 907,
     "tuning": 2980,
-    "workers": 2464,
+    "workers": 2466,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 88365, "no room": 45767, "modules": 612}
+MOST = {"all": 88372, "no room": 45772, "modules": 612}
 
 
 @cache

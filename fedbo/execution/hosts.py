@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbo.actors.late_ray import ray
-from fedbo.actors.nodes import announce_leaving
+from fedbo.actors.nodes import announce_leaving, leaving
 from fedbo.execution.directory import versions
 from fedbo.execution.head import LOOKED_EVERY, Head
 from fedbo.execution.wheel import fingerprint
@@ -67,7 +67,7 @@ class HostWatch:
         self._folder, self._plugins, self._known = folder, tuple(plugins), set(living())
         self._ours = {**versions(), **plugins, "package": fingerprint()}
         self._asked, self._announced = dict[str, tuple[str, Path, Any]](), dict[Path, Any]()
-        self._looked = time.monotonic()
+        self._looked, self._none_stays = time.monotonic(), False
 
     def wrong(self) -> list[tuple[str, str]]:
         """Look now and then; return what hosts lack that have joined meanwhile, each with its address."""
@@ -75,7 +75,12 @@ class HostWatch:
             return []
         self._looked = time.monotonic()
         self._announce()
-        for node, address in living().items() if ray.is_initialized() else ():
+        present = living() if ray.is_initialized() else {}
+        none_stays = bool(present) and present.keys() <= leaving().keys()
+        if none_stays and not self._none_stays:
+            say("every host of the Ray cluster leaves it; the run is saved, and goes on once another host has joined")
+        self._none_stays = none_stays
+        for node, address in present.items():
             if node not in self._known:
                 mark = self._folder / f".seen-{os.urandom(4).hex()}"
                 mark.touch()

@@ -22,6 +22,7 @@ from fedbo.objectives.typed_spaces.reports import EvaluationMoved
 from fedbo.settings.interrupts import mark_interrupts
 from fedbo.settings.trust import WithCode
 
+_MOVED = "moved"  # in place of a record, from an evaluation that continues elsewhere, since its node leaves
 _POLL = 0.1  # seconds after which a wait asks whether to stop
 MIB = 2**20
 
@@ -49,14 +50,14 @@ def _evaluator(limits: Limits) -> Evaluator:
     return _evaluators[limits]
 
 
-def evaluate(objective: Objective, query: Query, streams: Streams, limits: Limits) -> EvaluationRecord | None:
-    """Run one evaluation here, or in a separate process if it has limits, by `time.time`; None where it goes on elsewhere."""
+def evaluate(objective: Objective, query: Query, streams: Streams, limits: Limits) -> EvaluationRecord | str:
+    """Run one evaluation here, or in a separate process if it has limits, by `time.time`; it may be moved instead."""
     mark_interrupts()
     begun, since = time.time(), time.monotonic()
     try:
         record = _evaluator(limits).evaluate(objective, query, streams)
     except EvaluationMoved:
-        return None
+        return _MOVED
     record.started, record.finished = begun, begun + time.monotonic() - since
     return record
 
@@ -85,8 +86,8 @@ class Dispatcher:
     def __init__(self, parallel: int) -> None:
         self._places = defaultdict[int, asyncio.Semaphore](lambda: asyncio.Semaphore(parallel))
 
-    async def evaluate(self, objective: list[Any], *what: Any) -> EvaluationRecord | None:
-        """Wait for one evaluation and return its record; None when its machine was lost.
+    async def evaluate(self, objective: list[Any], *what: Any) -> EvaluationRecord | str | None:
+        """Wait for what `evaluate` returns; None when its machine was lost.
 
         `objective` is a list with the reference of the objective, which keeps Ray from resolving it here.
         """
@@ -94,7 +95,7 @@ class Dispatcher:
         async with self._places[query.agent]:
             call = submitted(objective[0], *what)
             try:
-                record: EvaluationRecord | None = await call
+                record: EvaluationRecord | str = await call
                 return record
             except asyncio.CancelledError:
                 ray.cancel(call, force=True)
@@ -149,11 +150,12 @@ class RayPool:
             for call in done:
                 query, streams, left = self._calls.pop(call)
                 record = _result(call, query)
-                if record is not None:
+                if isinstance(record, EvaluationRecord):
                     return record
-                if not left:
+                left -= record is None
+                if left < 0:
                     return query.failed(f"its machine was lost {MACHINE_LOSSES} times")
-                self._begin(query, streams, left - 1)
+                self._begin(query, streams, left)
         return None
 
     def close(self) -> None:
@@ -175,10 +177,10 @@ class RayPool:
         ray.cancel(call, force=self._dispatcher is None)  # a dispatcher does it by force
 
 
-def _result(call: Any, query: Query) -> EvaluationRecord | None:
-    """Return the record of a call; None when its machine was lost and the evaluation must be repeated."""
+def _result(call: Any, query: Query) -> EvaluationRecord | str | None:
+    """Return what a call returned; None when its machine was lost and the evaluation must be repeated."""
     try:
-        record: EvaluationRecord | None = ray.get(call)
+        record: EvaluationRecord | str | None = ray.get(call)
         return record
     except ray.exceptions.RayError as error:
         return _failure(error, query)

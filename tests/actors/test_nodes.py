@@ -128,6 +128,19 @@ def test_a_file_of_the_site_announces_a_host_once_and_says_what_comes_of_it(
     }
 
 
+def test_it_is_said_once_when_no_host_stays(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("fedbo.execution.hosts.LOOKED_EVERY", 0.0)
+    monkeypatch.setattr(nodes, "_LOOKED_EVERY", 0.0)
+    watch, said = HostWatch(tmp_path, {}), list[int]()
+    for ids in ("a", "abc", "ab", "", "ab"):  # c is no living host
+        cluster.leaving = dict.fromkeys(ids, 0)
+        assert watch.wrong() == []
+        said.append(capfd.readouterr().err.count("every host of the Ray cluster leaves it"))
+    assert said == [0, 1, 0, 0, 1]
+
+
 def test_an_evaluation_moves_at_a_checkpoint_that_is_kept_once_its_node_leaves() -> None:
     kept, leaves = list[Any](), [False]
 
@@ -242,3 +255,19 @@ def test_labels_that_no_host_has_are_told(cluster: Cluster, monkeypatch: pytest.
         ray_pool._check(1, {}, {"num_cpus": 1.0}, {"zone": "x"})
     monkeypatch.setattr(ray_pool, "grows", lambda: True)
     ray_pool._check(1, {}, {"num_cpus": 1.0}, {"zone": "x"})  # one may come
+
+
+def test_evaluations_that_move_are_no_lost_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = ray_pool.RayPool.__new__(ray_pool.RayPool)
+    pool._calls, pool._halted = {}, lambda: False
+    query, answers = Query(0, 0, 0, np.zeros(1)), list[Any]()
+    monkeypatch.setattr(pool, "_begin", lambda query, streams, left: pool._calls.update({"call": (query, streams, left)}))
+    monkeypatch.setattr(ray_pool.ray, "wait", lambda calls, **options: (calls, []))
+    monkeypatch.setattr(ray_pool, "_result", lambda call, query: answers.pop())
+    ended = query.failed("it is over")
+    answers[:] = [ended, *[None, "moved"] * ray_pool.MACHINE_LOSSES, *["moved"] * 50]
+    pool.start(query, Streams(1))
+    assert pool.wait() is ended and not answers
+    answers[:] = [None] * (ray_pool.MACHINE_LOSSES + 1)
+    pool.start(query, Streams(1))
+    assert "its machine was lost 20 times" in str(pool.wait())

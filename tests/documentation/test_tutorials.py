@@ -91,7 +91,7 @@ def follow(page: str) -> str | None:
     known: dict[str, Any] = {"__name__": "__main__"}  # whose functions are sent to workers as those of a script are
     printed = ""
     for block in pages.blocks():
-        if block.page != page:
+        if block.page != page or block.marked("example"):  # an example has a test of its own
             continue
         if block.language == "text":
             said, was = _words(block.text), _words(printed)

@@ -64,7 +64,6 @@ CONTENTS = {
         "docs/algorithms/index",
         "docs/results",
         "docs/report",
-        "docs/suite",
         "docs/methods",
         "docs/twin",
         "docs/disruptions",

@@ -69,7 +69,6 @@ CONTENTS = {
         "docs/disruptions",
         "docs/what-if",
         "docs/early-stopping",
-        "docs/cluster-model",
         "docs/privacy",
         "docs/secure_aggregation",
         "docs/tuning",

@@ -65,7 +65,6 @@ CONTENTS = {
         "docs/results",
         "docs/report",
         "docs/methods",
-        "docs/twin",
         "docs/disruptions",
         "docs/what-if",
         "docs/early-stopping",

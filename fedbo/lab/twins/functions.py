@@ -28,7 +28,7 @@ def fit(
 ) -> FittedWorld:
     """Fit durations, latencies, absences, crashes and losses to a run or a log; `tables()` of the answer are those of a study.
 
-    `source` is the directory of a run, or a .csv or .parquet file (docs/twin.md). The folder `out` gets world.toml,
+    `source` is the directory of a run, or a .csv or .parquet file (docs/what-if.md). The folder `out` gets world.toml,
     durations.png, on a dark page if `dark`, and durations that no distribution fits. Raises MeasurementError where too little
     was measured.
     """

@@ -69,7 +69,6 @@ CONTENTS = {
         "docs/what-if",
         "docs/early-stopping",
         "docs/privacy",
-        "docs/secure_aggregation",
         "docs/tuning",
         "docs/sites",
         "docs/cluster",

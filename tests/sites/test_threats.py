@@ -1,4 +1,4 @@
-"""What a coordinator that nobody should trust can and cannot do to a site, and what leaves a site at all: see docs/sites.md."""
+"""What a coordinator that nobody should trust can and cannot do to a site, and what leaves a site at all: see decision 017."""
 
 from __future__ import annotations
 

@@ -110,6 +110,15 @@ def entry_points() -> str:
     return page("Entry points", intro, *parts, *((f"## `fedbo.{group}`", "", text, "") for group, text in rest.items()))
 
 
+def rooms() -> str:
+    """Return the page of the folders that can be deleted, and of what each is for."""
+    from fedbo.settings.rooms import rooms as listed
+
+    intro = ("A [room](../architecture.md#rooms-that-can-go) can be deleted, and all else works as before.", "")
+    rows = [(f"`fedbo/{name}/`", clause(room.sentence)) for name, room in sorted(listed().items())]
+    return page("Rooms", intro, table(("room", "what it is for"), rows))
+
+
 def command_pages() -> str:
     """Return the page of all commands with their options."""
     from fedbo.cli import _command
@@ -198,6 +207,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/columns.md": columns,
     "docs/reference/python.md": python,
     "docs/reference/entry_points.md": entry_points,
+    "docs/reference/rooms.md": rooms,
     "docs/reference/trouble.md": trouble,
 }
 

@@ -117,12 +117,6 @@ def test_a_room_says_what_it_is_for_and_has_tests_and_a_budget(name: str) -> Non
     assert all(place.startswith(f"fedbo.{name.replace('/', '.')}.") for place in places), "declares what is not in the room"
 
 
-def test_the_page_on_the_architecture_lists_the_rooms() -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    for name, room in rooms().items():
-        assert f"| `fedbo/{name}/` | {room.sentence[0].lower()}{room.sentence[1:-1]} |" in page
-
-
 def _copy(root: Path, to: Path, without: set[str]) -> Path:
     """Copy a package without some of its folders, with the compiled routines, which take a minute to make."""
     shutil.copytree(root / "fedbo", to / "fedbo")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedbo.settings.rooms import Room
 
 ROOM = Room(
-    sentence="Run plain steps, messages and answers of many agents together in virtual time, with equal results.",
+    sentence="Run plain steps and messages of many agents together in virtual time, with equal results.",
     tests=("fast",),
     functions={
         "windows": "fedbo.fast.accelerate:windows_of",

@@ -3,7 +3,7 @@
 from fedbo.settings.rooms import Command, Room
 
 ROOM = Room(
-    sentence="Run a study in jobs that end before it does, under SLURM or on this machine.",
+    sentence="Run a study in jobs that end before it does, under SLURM or here.",
     tests=("submit",),
     commands={
         "submit": Command(

@@ -3,7 +3,7 @@
 from fedbo.settings.rooms import Room
 
 ROOM = Room(
-    sentence="Overlap evaluations of an agent, on Ray or in virtual time, and queue them for workers of a simulated cluster.",
+    sentence="Overlap evaluations of an agent, and queue them for workers of a simulated cluster.",
     tests=("workers",),
     functions={
         "dispatcher": "fedbo.workers.ray_pool:start_dispatcher",

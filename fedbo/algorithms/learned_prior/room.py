@@ -3,6 +3,6 @@
 from fedbo.settings.rooms import Room
 
 ROOM = Room(
-    sentence="The learned prior: agents learn the mean and covariance of their objectives from earlier tasks of all.",
+    sentence="The learned prior: agents learn mean and covariance from earlier tasks of all.",
     tests=("algorithms/learned_prior",),
 )

@@ -3,7 +3,7 @@
 from fedbo.settings.rooms import Command, Room
 
 ROOM = Room(
-    sentence="Export a run to other tools: its evaluations, its timeline, or what a private run may publish.",
+    sentence="Export a run to other tools, or what a private run may publish.",
     tests=("commands/export",),
     commands={
         "export": Command(

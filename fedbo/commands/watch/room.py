@@ -3,7 +3,7 @@
 from fedbo.settings.rooms import Command, Room
 
 ROOM = Room(
-    sentence="Show the progress of a run in another process, in the terminal or in a browser.",
+    sentence="Show the progress of a run in another process, on a terminal or a browser.",
     tests=("commands/watch",),
     commands={
         "watch": Command(

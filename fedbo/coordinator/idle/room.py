@@ -3,7 +3,7 @@
 from fedbo.settings.rooms import Room
 
 ROOM = Room(
-    sentence="Find out what happened to idle agents when a round asks them, with equal observations and far fewer events.",
+    sentence="Find out late what happened to idle agents, with equal observations and far fewer events.",
     tests=("coordinator/test_sleeping_agents.py",),
     functions={"idle_agents": "fedbo.coordinator.idle.sleeping:SleepingAgents"},
 )

@@ -3,7 +3,7 @@
 from fedbo.settings.rooms import Command, Room
 
 ROOM = Room(
-    sentence="Write one HTML page about one or several runs, at the end of a run or while it goes on.",
+    sentence="Write one HTML page about one or several runs, also while they run.",
     tests=("figures/page",),
     commands={
         "report": Command(

@@ -3,7 +3,7 @@
 from fedbo.settings.rooms import Command, Room
 
 ROOM = Room(
-    sentence="Fit a world to a run or a log, rebuild the run in virtual time, and forecast how long a study takes.",
+    sentence="Fit a world to a run or a log, predict changes, forecast times.",
     tests=("lab/twins",),
     commands={
         "fit": Command(

@@ -53,7 +53,6 @@ CONTENTS = {
         "docs/tutorials/three_hospitals",
         "docs/tutorials/cluster",
         "docs/tutorials/own_method",
-        "docs/tutorials/results",
         "docs/tutorials/time_limit",
         "docs/tutorials/why",
     ),

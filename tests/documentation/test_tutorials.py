@@ -24,7 +24,6 @@ from fedbo.cli import main
 
 ON_RAY = ("cluster", "several_sites")
 APART = ("three_hospitals",)  # several processes at once: tests/sites/test_tutorial.py
-OPTIONAL = ("duckdb",)  # which no extra has: the blocks from its import on are left out where it is missing
 TUTORIALS = sorted({block.page for block in pages.blocks() if block.page.startswith("docs/tutorials/")})
 # Figures, benchmarks and accountants take some seconds, and have tests of their own.
 LONG = ("own_method", "private", "stragglers", "time_limit", "why")
@@ -86,8 +85,8 @@ def _carry_out(block: pages.Block, known: dict[str, Any]) -> None:
             _command(line)
 
 
-def follow(page: str) -> str | None:
-    """Do what a tutorial says; give the name of a library that is missing, from which on it was left."""
+def follow(page: str) -> None:
+    """Do what a tutorial says."""
     known: dict[str, Any] = {"__name__": "__main__"}  # whose functions are sent to workers as those of a script are
     printed = ""
     for block in pages.blocks():
@@ -98,30 +97,23 @@ def follow(page: str) -> str | None:
             assert any(was[n : n + len(said)] == said for n in range(len(was))), f"{block}: printed was\n{printed}"
             continue
         with contextlib.redirect_stdout(io.StringIO()) as caught:
-            try:
-                _carry_out(block, known)
-            except ModuleNotFoundError as error:
-                if error.name in OPTIONAL:
-                    return error.name
-                raise
+            _carry_out(block, known)
         printed = caught.getvalue()
-    return None
 
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("page", HERE)
 def test_a_tutorial_can_be_followed(page: str, folder: Path) -> None:
-    if missing := follow(page):
-        pytest.skip(f"{missing} is not installed; what comes before it was carried out")
+    follow(page)
 
 
 @pytest.mark.ray
 @pytest.mark.long
 @pytest.mark.parametrize("name", ON_RAY)
 def test_a_tutorial_that_needs_ray_can_be_followed(name: str, folder: Path, ray_session: None) -> None:
-    assert follow(f"docs/tutorials/{name}.md") is None
+    follow(f"docs/tutorials/{name}.md")
 
 
 def test_each_tutorial_is_followed() -> None:
     assert {Path(page).stem for page in TUTORIALS} >= {*ON_RAY, *APART}
-    assert len(TUTORIALS) == 10
+    assert len(TUTORIALS) == 9

@@ -70,9 +70,9 @@ def tune(
 ) -> Result:
     """Tune a function of a configuration at several sites at once, in real time on Ray, and return the results.
 
-    `objective(configuration, agent)` returns a number, or a dictionary of numbers with the key `metric`. This value is
-    maximised, or with `mode="min"` minimised; `metrics` makes other numbers objectives, or limits them. The function gets
-    `agent`, a generator `rng` and a `report(value, step)` if it has parameters of these names. `space` is a
+    Each of `agents` sites evaluates `objective(configuration)`: a number, or a dictionary of numbers with the key `metric`.
+    This value is maximised, or with `mode="min"` minimised; `metrics` makes other numbers objectives, or limits them. The
+    function gets `agent`, a generator `rng` and a `report(value, step)` if it has parameters of these names. `space` is a
     `ConfigSpace.ConfigurationSpace`, a dictionary of ranges and choices, or a space of Ray Tune or Optuna.
 
     Every agent makes `initial` and `iterations` evaluations. Up to `parallel` of them run at once, and up to `prefetch` more
@@ -85,14 +85,14 @@ def tune(
     space of at most 2,048 configurations none is evaluated twice, and tuning ends when all were; with `repeats`, for noisy
     objectives, they are evaluated again.
 
-    `start` are earlier evaluations: pairs of a configuration and its value, a .csv or .parquet file, the directory of
-    a run, an `optuna.Study`, or a dictionary of these by agent. The configurations in `enqueue` are evaluated first,
-    in place of random ones.
+    `start` are earlier evaluations: pairs of a configuration and its value, a .csv or .parquet file, the directory of a run, an
+    `optuna.Study`, or a dictionary of these by agent. The configurations in `enqueue` are evaluated first, in place of random
+    ones.
 
     `algorithm` is a name or a table with settings, by default the preset "careful" of `trust_best`, `fts` with `metrics`, and
-    `gp_ei` for a single agent. `address` is a Ray cluster, and `study` contains tables of a study that override all other
-    arguments. With `resume`, the study in `out` is resumed if it exists. `mirror` is an Optuna storage, such as
-    "sqlite:///study.db", that gets each evaluation when it ends. Raises the errors of `run`. See docs/tuning.md.
+    `gp_ei` for a single agent. `seed`, `name` and `failure`, for failed evaluations, are as in a study. `address` is a Ray
+    cluster, and `study` has tables of a study, which override all else. With `resume`, a study in `out` goes on. `progress`
+    shows how far it is. `mirror` is an Optuna storage that gets each evaluation. Raises the errors of `run` (docs/tuning.md).
     """
     with named_in_python():
         terminal = console(stderr=True)

@@ -194,7 +194,10 @@ def _draw_times(axes: Axes, table: tuple[Rows, CellStyles, tuple[str, str]], uni
         _row(axes, row, one, str(chosen.lines[one.cell]["color"]))
         if one.mean is not None and len(found) <= 8:
             where: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "bottom"}
-            axes.annotate(short(one.mean.mean), (one.mean.mean, row - 0.23), (0, 1.5), fontsize="small", color=INK, **where)
+            least = "≥ " * (len(one.reached) < len(one.times))  # as in the report
+            axes.annotate(
+                least + short(one.mean.mean), (one.mean.mean, row - 0.23), (0, 1.5), fontsize="small", color=INK, **where
+            )
     axes.set_ylim(len(found) - 0.4, -0.8)
     row_labels(axes, [chosen.titles[one.cell] for one in found])
     rows_only(axes)

@@ -75,6 +75,7 @@ class FittedWorld:
     preemptions: Sequence[Mapping[str, Any]] = ()
     queued: float | None = None
     interrupted: int = 0
+    notes: Sequence[str] = ()
     unfinished: Mapping[str, int] = field(default_factory=dict)
     unmeasured: int = 0
     ended: Mapping[str, int] = field(default_factory=dict)
@@ -136,6 +137,7 @@ def fit_world(measured: Measurements, seed: int = 0, durations_file: str | None 
         preemptions=measured.preemptions,
         queued=float(np.mean(measured.queued)) if measured.queued else None,
         interrupted=measured.interrupted,
+        notes=measured.notes,
         unfinished={kind: len(cut) for kind, cut in measured.cut.items()},
         unmeasured=measured.unmeasured,
         places=measured.places,

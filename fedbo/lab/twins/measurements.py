@@ -46,6 +46,7 @@ class Measurements:
     - `lost` of `sent` transmissions; at most `together` simultaneous evaluations.
     - `cluster`, `resources` and `preemptions` are tables of the recorded study, and empty without a [cluster]. `queued` are the
       times in its queue; `interrupted` counts evaluations without a duration, since a preemption cut it in parts.
+    - `notes` are sentences about a log.
     """
 
     unit: str = ""
@@ -77,6 +78,7 @@ class Measurements:
     preemptions: Sequence[Mapping[str, Any]] = ()
     queued: list[float] = field(default_factory=list)
     interrupted: int = 0
+    notes: list[str] = field(default_factory=list)
 
     def columns(self) -> tuple[CensoredTimes, Array]:
         """Return the times of evaluations, those that ended first, and the points of these as arrays."""

@@ -105,6 +105,11 @@ def _log(path: Path) -> Measurements:
     measured = Measurements(durations=values[over].tolist(), agents=agents[over].tolist(), points=points[over].tolist())
     measured.cut["evaluations"], measured.cut_agents = values[~over].tolist(), agents[~over].tolist()
     measured.places = {agent: place for place, agent in enumerate(np.unique(agents).tolist())}
+    if not over.all():
+        why = "a log does not say until when an agent was down, so that no [[fault]] and no [availability] is fitted"
+        measured.notes.append(f"{why}: write them, in the log's unit of time")
+    if ignored := [name for name in names if name not in found]:
+        measured.notes.append(f"columns that are not read: {', '.join(map(repr, ignored))}")
     if timed:
         measured.together = most_at_once(found["started"], found["finished"])
     return measured

@@ -18,6 +18,7 @@ def world_toml(world: FittedWorld, source: str, seed: int) -> str:
         f"p: distance from the Kaplan-Meier estimate, {DRAWS} draws of a bootstrap, seed {seed}; below {REFUSED}: does not fit",
         *_evaluations(world),
         *cut_short(world),
+        *world.notes,
         *_rest(world),
     ]
     return "".join(f"# {line}\n" for line in head) + "\n" + to_toml(world.tables())
@@ -52,6 +53,7 @@ def world_facts(world: FittedWorld) -> dict[str, Any]:
         "startup": world.startup,
         "queued": world.queued,
         "interrupted": world.interrupted,
+        "notes": list(world.notes),
         "begins": {str(agent): took for agent, took in world.begins.items()},
         "failed": world.failures[0],
         "evaluations": world.failures[1],

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import fedbo
 from fedbo.cli import main
 from fedbo.execution.runner import run_study
 from fedbo.lab.twins import families
@@ -199,6 +200,20 @@ def test_a_log_says_what_was_cut_short(tmp_path: Path) -> None:
     kept = pq.read_table(tmp_path / "world" / "durations.parquet")["duration"].to_numpy()
     assert len(kept) == 300 and kept.mean() == pytest.approx(2.0, rel=4 / np.sqrt(ended))
     assert (tmp_path / "world" / "durations.png").stat().st_size > 10000
+
+
+def test_what_a_log_does_not_say_and_what_is_not_read_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        f"{agent},{start},{start + 1.5 + 0.1 * agent},{int(start != 4)},ok" for agent in range(2) for start in range(0, 8, 2)
+    ]
+    (tmp_path / "log.csv").write_text("\n".join(["agent,started,finished,ended,status", *rows]))
+    assert main(["fit", str(tmp_path / "log.csv")]) == 0
+    said = capsys.readouterr().out
+    assert "# columns that are not read: 'status'\n" in said
+    assert "so that no [[fault]] and no [availability] is fitted" in said
+    assert fedbo.fit(tmp_path / "log.csv").notes[-1] == "columns that are not read: 'status'"
+    (tmp_path / "log.csv").write_text("\n".join(["duration", *map(str, range(1, 9))]))
+    assert fedbo.fit(tmp_path / "log.csv").notes == []
 
 
 def test_a_preempted_evaluation_counts_as_longer_than_it_had_run(tmp_path: Path) -> None:

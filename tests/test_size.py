@@ -70,7 +70,7 @@ LINES = {
     "surrogates/compiled": 2933,
     "templates": 1,
     "testing": 907,
-    "tuning": 2980,
+    "tuning": 2983,
     "workers": 2466,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.

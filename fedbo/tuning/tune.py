@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from fedbo.algorithms.catalog import algorithms
 from fedbo.analysis.manifest import STUDY, read_manifest
-from fedbo.call_arguments import named_in_python, succeeded
+from fedbo.call_arguments import named_in_python, overrides_of, succeeded
 from fedbo.callbacks import callbacks_of
 from fedbo.execution.directory import differing_code, unfinished
 from fedbo.execution.extension import why_no_extension
@@ -115,6 +115,8 @@ def _tuned(function: Callable[..., Any], space: Any, agents: int, options: Optio
     if "mirror" in options:
         callbacks.append(_mirror(study, options["mirror"], (out, options.get("resume", False))))
     if not options.get("resume"):
+        if out is not None and unfinished(out):
+            raise DirectoryError(f"'{out}': contains an unfinished run; add resume=True, or choose another directory")
         return run_study(study, out, progress, callbacks)
     if out is None:
         raise ArgumentError("resume = True: requires the directory of the study; add out=…")
@@ -130,7 +132,8 @@ def _tuned(function: Callable[..., Any], space: Any, agents: int, options: Optio
         words = "contains an unfinished run of another study than these arguments define"
         raise DirectoryError(f"'{out}': {words}; resume it with its original arguments, then extend it")
     # The objective is often edited between runs of a tuning script, so a change is allowed.
-    return resume_study(out, (), progress, callbacks, changed_code=True)
+    place = {"hosting.address": options["address"]} if "address" in options else {}  # the cluster may have another one now
+    return resume_study(out, overrides_of(place), progress, callbacks, changed_code=True)
 
 
 def _mirror(study: Study, place: Any, run: tuple[Path | None, bool]) -> Any:

@@ -245,3 +245,17 @@ def test_an_algorithm_suits_the_number_of_agents_and_of_metrics(agents: int, mor
         "algorithm"
     ]
     assert table | wanted == table
+
+
+def test_a_tuning_that_found_no_cluster_goes_on_with_another_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {"iterations": 2, "out": str(tmp_path / "run"), "address": "127.0.0.1:1"}
+
+    def tuned(**more: Any) -> None:
+        fedbo.tune(tuned_functions.slow, SPACE, **{**given, **more})
+
+    with pytest.raises(fedbo.errors.RunError, match=r"no Ray cluster at '127.0.0.1:1'"):
+        tuned()
+    with pytest.raises(fedbo.errors.DirectoryError, match="contains an unfinished run; add resume=True, or choose another"):
+        tuned()
+    with pytest.raises(fedbo.errors.RunError, match=r"no Ray cluster at '127.0.0.1:2'"):
+        tuned(resume=True, address="127.0.0.1:2")

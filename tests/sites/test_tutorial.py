@@ -77,15 +77,15 @@ def test_the_tutorial_can_be_followed(tmp_path: Path) -> None:
         told = machines.run(name, site.replace("north", name))
         machines.words[name.upper()] = told.split("its key: ")[1].split()[0]
         machines.mail(f"{name}/{name}/request.json", f"university/{name}/request.json")
-        machines.mail("university/vaccine.py", f"{name}/vaccine.py")
-        objective = tmp_path / name / "vaccine.py"
+        machines.mail("university/doses.py", f"{name}/doses.py")
+        objective = tmp_path / name / "doses.py"
         objective.write_text(objective.read_text().replace("SECONDS = 1.0", "SECONDS = 0.05"))
     assert len(approve) == len(HOSPITALS)
     for name, line in zip(HOSPITALS, approve, strict=True):
         told = machines.run("university", line)
         assert "not compared" not in told
         machines.words["STUDY"] = told.split("of the study: ")[1].split()[0]
-        machines.mail(f"university/vaccine.sites/approvals/{name}.json", f"{name}/{name}.json")
+        machines.mail(f"university/doses.sites/approvals/{name}.json", f"{name}/{name}.json")
     for name in HOSPITALS:
         machines.run(name, accept.replace("north", name))
     processes = {"university": machines.start("university", serve)}

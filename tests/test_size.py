@@ -74,7 +74,7 @@ LINES = {
     "workers": 2466,
 }
 # The aim: 85,000 lines in all, 50,000 in folders that are no room, and 600 modules.
-MOST = {"all": 88372, "no room": 45772, "modules": 612}
+MOST = {"all": 88389, "no room": 45772, "modules": 612}
 
 
 @cache

@@ -21,6 +21,7 @@ INTERNAL = {
     "StoppedEarly", "Superseded", "Untried", "HttpRefused", "RequestRefused", "WireError", "MaskingError",
     "SiteConnectionError",  # of a check before a study, which says it in a line
     "NotMadeError",  # ends the step in progress at an early end, and nobody sees it
+    "NodeLeavesError",  # moves a run to another node
     "ChangedCodeError", "HeadLostError", "ReturnError",  # a user meets each as a RunError
 }  # fmt: skip
 

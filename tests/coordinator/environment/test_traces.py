@@ -151,7 +151,7 @@ def test_a_file_that_is_not_there_or_no_table_is_told(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^file cannot be read as parquet \(.*\)$"):
         read_windows(tmp_path / "trace.parquet")
     (tmp_path / "trace.txt").write_text("agent,start,end\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"^file ends in '\.txt'; it must be a table in \.csv or \.parquet$"):
+    with pytest.raises(ValueError, match=r"^file ends in '\.txt'; it must be a table in \.csv, \.parquet or \.swf$"):
         read_windows(tmp_path / "trace.txt")
     with pytest.raises(ValueError, match="^format must be one of windows, fedscale, not pickle$"):
         Trace("trace.csv", "pickle")

@@ -207,7 +207,7 @@ def _in_process(study: Study, folder: Path, note: Any = None) -> Iterator[worker
 @contextmanager
 def hosts_here() -> Iterator[None]:
     """Keep the hosts of agents in real time in this process, which Ray then has no part in."""
-    started: Any = lambda count: [_LocalHost() for _ in range(count)]  # noqa: E731
+    started: Any = lambda count, labels=None: [_LocalHost() for _ in range(count)]  # noqa: E731
     changes: list[tuple[Any, str, Any]] = [
         (supervision, "start_hosts", started),
         (actor, "start_hosts", started),

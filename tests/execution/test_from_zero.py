@@ -60,6 +60,7 @@ def pretended(port: int) -> dict[str, Any]:
     }
 
 
+@pytest.mark.ray
 @pytest.mark.long
 def test_evaluations_that_wait_bring_a_worker(tmp_path: Path) -> None:
     with socket.socket() as free:

@@ -72,6 +72,7 @@ def made_once(folder: Path) -> list[str]:
 
 @pytest.mark.ray
 @pytest.mark.slow
+@pytest.mark.long
 def test_an_agent_moves_at_a_checkpoint_from_a_host_that_leaves_and_makes_nothing_twice(tmp_path: Path) -> None:
     """The agent is at home on spot nodes; the file names the node where it works, and another file names none."""
     notes, spot = tmp_path / "notes", {"ray.io/market-type": "spot"}

@@ -66,7 +66,7 @@ def _headline(main: SummaryRow, base: SummaryRow, tone: str, name: str) -> str:
     words = {
         "better": f"{main.algorithm} ends better than {base.algorithm}",
         "worse": f"{main.algorithm} ends worse than {base.algorithm}",
-        "open": f"{main.algorithm} and {base.algorithm} do not differ significantly at the end",
+        "open": f"{main.algorithm} and {base.algorithm} are not shown to differ at the end",
     }[tone]
     return f"{words}: {ends}, a difference of {main.difference} over {main.replicates} replicates."
 

@@ -20,7 +20,7 @@ from fedbo.lab.benchmarking.tasks import CostToLevel, factors_of
 
 
 def draw_overview(found: Overview, dark: bool = False) -> Figure:
-    """Return the figure: mean ranks with bars over methods that do not differ, and a profile for each axis of cost."""
+    """Return the figure: mean ranks with bars over methods not shown to differ, and a profile for each axis of cost."""
     with styled(STYLE):
         count = len(found.ranking.labels)
         figure = Figure(figsize=(13, 2.3 + 0.26 * count + 3.7), layout="constrained")
@@ -59,7 +59,7 @@ def draw_ranks(axes: Axes, found: Ranking) -> None:
     longer = "" if shown == found.critical else ", longer than the axis"
     axes.text(1, 1.1, f"critical difference {found.critical:.2f}{longer}", fontsize=9.5, color=FAINT, va="bottom")
     axes.set(xlim=(1 - 0.32 * (count - 1), count + 0.32 * (count - 1)), ylim=(-shift - 0.55 * (lines - 1) - 0.4, 1.75))
-    axes.set_title(f"Mean ranks over {found.tasks} task{'s' * (found.tasks > 1)}: bars join methods that do not differ")
+    axes.set_title(f"Mean ranks over {found.tasks} task{'s' * (found.tasks > 1)}: bars join methods not shown to differ")
     axes.set_axis_off()
 
 

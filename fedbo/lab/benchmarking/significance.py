@@ -121,7 +121,7 @@ class Ranking:
 
     `chi2` is Friedman's statistic, corrected for ties, and `f` that of Iman and Davenport, with its p-value `p` if all methods
     were equal. `critical` is the smallest difference of mean ranks that is significant at the level 0.05. `groups` are the
-    largest sets of neighbouring methods that do not differ.
+    largest sets of neighbouring methods that are not shown to differ.
     """
 
     labels: tuple[str, ...]
@@ -223,8 +223,8 @@ def _ranks(found: Ranking) -> TextTable:
     rows = [(found.labels[place], f"{found.mean[place]:.3f}", groups[place] or "–") for place in found.order]
     caption = (
         f"Mean ranks over {found.tasks} tasks; 1 is best. Two methods differ at the level 0.05 if their mean ranks differ by "
-        f"{found.critical:.3g} (Nemenyi). Methods that share a letter do not differ. Friedman's chi2 = {found.chi2:.3g}, "
-        f"F = {found.f:.3g}, p {'' if found.p < 0.001 else '= '}{_chance(found.p)}."
+        f"{found.critical:.3g} (Nemenyi). Methods that share a letter are not shown to differ. "
+        f"Friedman's chi2 = {found.chi2:.3g}, F = {found.f:.3g}, p {'' if found.p < 0.001 else '= '}{_chance(found.p)}."
     )
     if found.tasks == 1:
         caption = "Ranks on the only task; 1 is best. One task does not allow a test."
